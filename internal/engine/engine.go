@@ -1,0 +1,108 @@
+// Package engine is the contract of what computes: the [Engine] interface that Ollama and
+// llama-server are driven through, and what an engine says of itself and of its work.
+//
+// Every implementation passes the one conformance suite in enginetest.
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// Engine computes prompts and generates text for one model. Its methods are safe for concurrent
+// use; the caller bounds how many run at once. Errors are *jobs.Error where the cause is known, so
+// that jobs.Classify can tell a retry from a permanent failure.
+//
+// Greedy output of Prefill and then Decode equals that of Generate on the same engine, cold with
+// cold.
+type Engine interface {
+	// Describe asks the engine what it is; it is also the health check.
+	Describe(ctx context.Context) (Description, error)
+	// Load makes the engine hold the model in memory, and returns when it does.
+	Load(ctx context.Context) error
+	// Prefill computes the prompt and returns what can be handed over.
+	Prefill(ctx context.Context, req Request) (Prefilled, error)
+	// Decode generates the text for a prompt that was prefilled, here or elsewhere.
+	Decode(ctx context.Context, req Request, from Prefilled, emit Emit) (Completion, error)
+	// Generate runs both phases here.
+	Generate(ctx context.Context, req Request, emit Emit) (Completion, error)
+	// Close releases what the engine holds and, if it was started by us, ends it.
+	Close() error
+}
+
+// Emit takes each piece of text as it is generated: text or thinking, not both. An error ends the
+// generation and is returned by it.
+type Emit func(text, thinking string) error
+
+// Request is what the engine needs of a job.
+type Request struct {
+	System       string
+	Prompt       string
+	Messages     []jobs.Message
+	Format       json.RawMessage
+	Think        jobs.Think
+	Options      jobs.Options
+	SharedPrefix int // bytes of Prompt or number of Messages
+
+	// Progress is called on every sign of life: a byte from the engine, a counter that moved.
+	Progress func()
+}
+
+// RequestOf returns the request of a job.
+func RequestOf(j *jobs.Job) Request {
+	return Request{
+		System: j.System, Prompt: j.Prompt, Messages: j.Messages, Format: j.Format, Think: j.Think,
+		Options: j.Options, SharedPrefix: j.SharedPrefix, Progress: func() {},
+	}
+}
+
+// Description is what an engine says of itself.
+type Description struct {
+	Engine        string // "ollama" or "llamacpp"
+	Version       string // of the engine's build
+	Model         string // canonical name
+	ModelDigest   string // sha256 of the model's file or the engine's own id for it
+	Loaded        bool   // the model is in memory
+	Slots         int    // requests it can compute at once, as far as it says; 0 if it does not
+	ContextTokens int    // tokens of context a request may use
+	Handover      []jobs.Kind
+}
+
+// Prefilled is what a prefill left behind, and what a decode continues from.
+type Prefilled struct {
+	Kind           jobs.Kind
+	Context        []int  // token ids of prompt and first token (kind context)
+	Literal        bool   // send Context to the engine instead of the original request
+	FirstToken     string // text of the first generated token; empty if none was
+	PromptTokens   int
+	CachedTokens   int // of the prompt, found in the cache
+	ComputedTokens int // of the prompt, computed now
+	Duration       time.Duration
+	ModelDigest    string
+}
+
+// Completion is a finished generation.
+type Completion struct {
+	Text            string
+	Thinking        string
+	FinishReason    string // "stop" or "length"
+	PromptTokens    int
+	CachedTokens    int           // of the prompt, found in this engine's cache
+	ComputedTokens  int           // of the prompt, computed here
+	GeneratedTokens int           // text and thinking
+	PrefillDuration time.Duration // the engine's own measure
+	DecodeDuration  time.Duration // likewise
+	FirstToken      time.Duration // from the request to the first piece of text
+	Warnings        []string
+}
+
+// PerSecond is a rate, 0 if no time passed.
+func PerSecond(tokens int, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(tokens) / d.Seconds()
+}

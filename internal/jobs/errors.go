@@ -1,0 +1,136 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code names what went wrong, for programs.
+type Code string
+
+// The codes of errors.
+const (
+	CodeInvalid           Code = "invalid_request"    // a field is wrong; the message names it
+	CodeUnknownModel      Code = "unknown_model"      // no worker was ever started for the model
+	CodeModelMissing      Code = "model_missing"      // the engine does not have the model
+	CodeContextOverflow   Code = "context_overflow"   // the prompt needs more context than the worker has
+	CodeEngineRefused     Code = "engine_refused"     // the engine says that the request is wrong
+	CodeEngineUnreachable Code = "engine_unreachable" // no connection
+	CodeEngineFailed      Code = "engine_failed"      // it answered with an error, or broke off
+	CodeEngineStalled     Code = "engine_stalled"     // no sign of life for too long
+	CodeEngineBusy        Code = "engine_busy"        // loading or overloaded
+	CodeDraining          Code = "draining"           // the worker is being stopped
+	CodeWorkerLost        Code = "worker_lost"        // it died, or lost NATS, while the job ran
+	CodePanic             Code = "panic"              // a bug of ours
+	CodeAttempts          Code = "attempts_exhausted" // every attempt failed; the message has the last reason
+	CodeDeadline          Code = "deadline_exceeded"  // the job's own deadline passed
+	CodeCancelled         Code = "cancelled"          // somebody asked for it
+	CodeDecodeMissing     Code = "decode_unavailable" // the caller's patience ended and no decode worker serves the model
+	CodeTimeout           Code = "timeout"            // the caller's patience ended; the job lives on
+	CodeQueueFull         Code = "queue_full"         // the intake is at its limit
+	CodeHandoverMismatch  Code = "handover_mismatch"  // what decode got is not what prefill made
+	CodeNATS              Code = "nats_unavailable"   // no connection, or no JetStream
+)
+
+// ErrorClass says what becomes of a job whose stage failed.
+type ErrorClass int
+
+// The classes of errors.
+const (
+	Retry     ErrorClass = iota // try again, counted as an attempt
+	HandBack                    // try again, nobody's fault: not counted
+	Permanent                   // will fail everywhere: dead letter and a failed result
+	Ended                       // the job has its terminal record already, or must get it now: cancelled or expired
+)
+
+func (c ErrorClass) String() string {
+	return [...]string{"retry", "hand back", "permanent", "ended"}[c]
+}
+
+// Error is an error with a code. Message is for a person: it names field, value and remedy, and
+// never holds text of a prompt or an answer.
+type Error struct {
+	Code    Code
+	Message string
+	Err     error // cause, may be nil
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes errors.Is match any *Error of the same code against the sentinels of this package.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Err == nil
+}
+
+// Errorf returns an *Error of the given code; %w wraps as in fmt.Errorf.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	if cause := errors.Unwrap(err); cause != nil {
+		return &Error{Code: code, Message: trimCause(err.Error(), cause.Error()), Err: cause}
+	}
+	return &Error{Code: code, Message: err.Error()}
+}
+
+func trimCause(message, cause string) string {
+	if n := len(message) - len(cause) - len(": "); n > 0 && message[n:] == ": "+cause {
+		return message[:n]
+	}
+	return message
+}
+
+// Sentinels to compare with errors.Is.
+var (
+	ErrCancelled = &Error{Code: CodeCancelled, Message: "the job was cancelled"}
+	ErrDeadline  = &Error{Code: CodeDeadline, Message: "the job's deadline has passed"}
+	ErrDraining  = &Error{Code: CodeDraining, Message: "the worker is being stopped"}
+	ErrStalled   = &Error{Code: CodeEngineStalled, Message: "the engine gave no sign of life"}
+	ErrQueueFull = &Error{Code: CodeQueueFull, Message: "the queue is full; try again later"}
+)
+
+// CodeOf returns the code of the first *Error in err's chain, and engine_failed if there is none.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return CodeEngineFailed
+}
+
+// Classify decides what becomes of a job whose stage returned err. It is the only place that does.
+func Classify(err error) ErrorClass {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		if errors.Is(err, context.Canceled) {
+			return HandBack // the process is stopping and gave no other cause
+		}
+		return Retry
+	}
+	switch e.Code {
+	case CodeInvalid, CodeUnknownModel, CodeModelMissing, CodeContextOverflow, CodeEngineRefused, CodeAttempts:
+		return Permanent
+	case CodeEngineBusy, CodeDraining, CodeNATS, CodeQueueFull:
+		return HandBack
+	case CodeCancelled, CodeDeadline:
+		return Ended
+	}
+	return Retry
+}
+
+// RetryDelay is how long the queue waits before it delivers a job again, by the class of the
+// error and the attempt (from 1) that failed.
+func RetryDelay(class ErrorClass, attempt int) time.Duration {
+	if class == HandBack {
+		return time.Second
+	}
+	return min(time.Second<<min(attempt-1, 5), 30*time.Second)
+}

@@ -1,0 +1,46 @@
+package jobs
+
+import "time"
+
+// Kind says what prefill gives decode.
+type Kind string
+
+// The kinds of hand-over.
+const (
+	KindState   Kind = "state"   // the KV cache itself
+	KindContext Kind = "context" // token ids and the first token; the prompt is computed again
+	KindNone    Kind = "none"    // nothing; the prompt is computed again
+)
+
+// Handover is what the relay stream holds: a job on its way from prefill to decode,
+// or to the decode machine for both phases (Stage fallback).
+type Handover struct {
+	V          int       `json:"v"`
+	Stage      Stage     `json:"stage"`                 // decode or fallback
+	Job        Job       `json:"job"`                   // as it was accepted
+	AcceptedAt time.Time `json:"accepted_at"`           // when the intake stream stored the job; the NATS server's clock
+	Reason     string    `json:"reason,omitempty"`      // why it goes to fallback
+	Kind       Kind      `json:"kind,omitempty"`        // what is handed over; empty for fallback
+	Context    []int     `json:"context,omitempty"`     // token ids of prompt and first token (kind context)
+	Literal    bool      `json:"literal,omitempty"`     // send Context to the engine instead of the original request
+	FirstToken string    `json:"first_token,omitempty"` // text of the token that prefill generated, to be checked by decode
+	Prefill    *Prefill  `json:"prefill,omitempty"`     // what prefill did; nil when it did nothing
+	Attempts   int       `json:"attempts,omitempty"`    // of the prefill stage
+	Decision   string    `json:"decision,omitempty"`    // why this plan
+	Warnings   []string  `json:"warnings,omitempty"`
+
+	Extra Extra `json:"-"`
+}
+
+// Prefill is the report of one prefill: where, how much, how fast.
+type Prefill struct {
+	Server         string  `json:"server"`                 // machine and worker
+	QueueSeconds   float64 `json:"queue_seconds"`          // waited in the intake stream
+	Seconds        float64 `json:"seconds"`                // the engine's own measure of prompt processing
+	PromptTokens   int     `json:"prompt_tokens"`          // whole prompt
+	CachedTokens   int     `json:"cached_tokens"`          // of those, found in the engine's cache
+	ComputedTokens int     `json:"computed_tokens"`        // of those, computed now
+	ModelDigest    string  `json:"model_digest,omitempty"` // of the model file, or the engine's id for it
+
+	Extra Extra `json:"-"`
+}

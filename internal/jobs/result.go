@@ -1,0 +1,138 @@
+package jobs
+
+import "time"
+
+// Status is how a job ended.
+type Status string
+
+// The ends of a job. Exactly one result with one of them exists for every accepted job in time.
+const (
+	Succeeded Status = "succeeded"
+	Failed    Status = "failed"
+	Cancelled Status = "cancelled"
+	Expired   Status = "expired"
+)
+
+// Method is the way a job really went.
+type Method string
+
+// The methods.
+const (
+	MethodDisaggregated Method = "disaggregated" // prefill and decode on two machines
+	MethodLocal         Method = "local"         // both phases on the decode machine, as planned
+	MethodFallback      Method = "fallback"      // both phases on the decode machine, because prefill was not to be had
+)
+
+// The messages that callers of the system know, word for word.
+const (
+	WarnFallback       = "Using fallback mode - slower performance"
+	MsgDecodeMissing   = "Decode server unavailable - request failed"
+	SlowTransferAfter  = time.Second // a hand-over that takes longer is carried as a warning
+	WarnSlowTransferAt = "Slow context transfer"
+)
+
+// Result is the terminal record of a job, published once on the results stream.
+type Result struct {
+	V            int               `json:"v"`
+	JobID        string            `json:"job_id"`
+	User         string            `json:"user"`
+	Batch        string            `json:"batch"`
+	CustomID     string            `json:"custom_id,omitempty"`
+	Model        string            `json:"model"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Status       Status            `json:"status"`
+	Text         string            `json:"text"`                    // generated text only, without the prompt
+	Thinking     string            `json:"thinking,omitempty"`      // reasoning, kept apart
+	FinishReason string            `json:"finish_reason,omitempty"` // stop or length
+	Method       Method            `json:"method,omitempty"`
+	Warnings     []string          `json:"warnings,omitempty"`
+	Error        *ErrorInfo        `json:"error,omitempty"` // of a job that did not succeed
+	Usage        Usage             `json:"usage"`
+	Timings      Timings           `json:"timings"`
+	Servers      Servers           `json:"servers"`
+	Attempts     Attempts          `json:"attempts"`
+	Decision     string            `json:"decision,omitempty"` // why this plan, and what it saved
+	Provenance   Provenance        `json:"provenance"`
+	ReplayOf     string            `json:"replay_of,omitempty"`
+	FinishedAt   time.Time         `json:"finished_at"` // the finishing machine's clock
+
+	Extra Extra `json:"-"`
+}
+
+// ErrorInfo says why a job did not succeed.
+type ErrorInfo struct {
+	Code    Code   `json:"code"`
+	Stage   Stage  `json:"stage,omitempty"`
+	Message string `json:"message"`
+}
+
+// Usage counts tokens. Cached tokens were found in a KV cache, computed ones were not.
+type Usage struct {
+	PromptTokens     int  `json:"prompt_tokens"`
+	PrefillCached    int  `json:"prefill_cached"`
+	PrefillComputed  int  `json:"prefill_computed"`
+	DecodeCached     int  `json:"decode_cached"`
+	DecodeComputed   int  `json:"decode_computed"`
+	HandedOver       int  `json:"handed_over"` // prompt tokens whose KV state moved between machines
+	GeneratedTokens  int  `json:"generated_tokens"`
+	ThinkingIncluded bool `json:"thinking_included,omitempty"` // GeneratedTokens counts the thinking too
+}
+
+// Timings are in seconds. Queue waits and the total are read off the NATS server's clock, all
+// others off one process's monotonic clock or the engine's own measure.
+type Timings struct {
+	QueuePrefillSeconds     float64 `json:"queue_prefill_seconds"`
+	QueueDecodeSeconds      float64 `json:"queue_decode_seconds"`
+	PrefillSeconds          float64 `json:"prefill_seconds"`
+	PrefillTokensPerSecond  float64 `json:"prefill_tokens_per_second"`
+	TransferSeconds         float64 `json:"transfer_seconds"`       // of the hand-over
+	DecodePrefillSeconds    float64 `json:"decode_prefill_seconds"` // prompt computed again on the decode machine
+	DecodeSeconds           float64 `json:"decode_seconds"`
+	DecodeTokensPerSecond   float64 `json:"decode_tokens_per_second"`
+	TimeToFirstTokenSeconds float64 `json:"time_to_first_token_seconds"` // from the start of the stage that generated
+	TotalSeconds            float64 `json:"total_seconds"`               // from accepted to finished
+}
+
+// Servers names who did what: "machine/worker id".
+type Servers struct {
+	Prefill string `json:"prefill,omitempty"`
+	Decode  string `json:"decode,omitempty"`
+}
+
+// Attempts counts the blamed deliveries of each stage.
+type Attempts struct {
+	Prefill int `json:"prefill"`
+	Decode  int `json:"decode"`
+}
+
+// Provenance says what computed the text.
+type Provenance struct {
+	ModelDigest   string `json:"model_digest,omitempty"`
+	Engine        string `json:"engine,omitempty"`         // ollama or llamacpp
+	EngineVersion string `json:"engine_version,omitempty"` // its build
+	PromptSHA256  string `json:"prompt_sha256,omitempty"`  // hex, of system, prompt and messages
+}
+
+// Chunk is a piece of generated text, published on the tokens subject while the job runs. Chunks
+// may be lost, and start again at sequence 0 with a higher attempt when a job is run again; the
+// result is what counts.
+type Chunk struct {
+	V        int    `json:"v"`
+	JobID    string `json:"job_id"`
+	Attempt  int    `json:"attempt"`
+	Seq      int    `json:"seq"`
+	Text     string `json:"text,omitempty"`
+	Thinking string `json:"thinking,omitempty"`
+	Done     bool   `json:"done,omitempty"` // the last one of this attempt
+
+	Extra Extra `json:"-"`
+}
+
+// NewResult returns a result for the job with the fields that are copied from it.
+func NewResult(j *Job, status Status) *Result {
+	return &Result{
+		V: Version, JobID: j.ID, User: j.User, Batch: j.Batch, CustomID: j.CustomID, Model: j.Model,
+		Labels: j.Labels, Status: status, ReplayOf: j.ReplayOf, FinishedAt: time.Now().UTC(),
+		Provenance: Provenance{PromptSHA256: j.PromptSHA256()},
+	}
+}

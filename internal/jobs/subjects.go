@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Subjects of the whole system. Every variable part is one encoded token.
+const (
+	SubjectIntake  = "jobs.prefill.>"
+	SubjectDecode  = "jobs.decode.>"
+	SubjectFall    = "jobs.fallback.>"
+	SubjectResults = "results.>"
+	SubjectDLQ     = "dlq.>"
+)
+
+// HeaderReplyTo names an inbox (under _INBOX.) that gets a copy of the job's result.
+const HeaderReplyTo = "Tandem-Reply-To"
+
+// JobSubject is where a job waits for the stage: jobs.<stage>.<model>.<class>.<job>.
+func JobSubject(stage Stage, model string, class Class, jobID string) string {
+	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + "." + jobID
+}
+
+// JobFilter matches all jobs of a stage, model and class.
+func JobFilter(stage Stage, model string, class Class) string {
+	return JobSubject(stage, model, class, "*")
+}
+
+// AnyJobFilter matches one job at a stage, whatever its model and class.
+func AnyJobFilter(stage Stage, jobID string) string {
+	return "jobs." + string(stage) + ".*.*." + jobID
+}
+
+// ResultSubject is where the terminal record of a job is published.
+func ResultSubject(user, batch, jobID string) string {
+	return "results." + EncodeToken(user) + "." + EncodeToken(batch) + "." + jobID
+}
+
+// BatchResults matches the results of a batch.
+func BatchResults(user, batch string) string { return ResultSubject(user, batch, "*") }
+
+// TokensSubject is where the text of a job is published while it is generated.
+func TokensSubject(user, batch, jobID string) string {
+	return "tokens." + EncodeToken(user) + "." + EncodeToken(batch) + "." + jobID
+}
+
+// DLQSubject is where the dead letter of a job is kept.
+func DLQSubject(stage Stage, model, jobID string) string {
+	return "dlq." + string(stage) + "." + EncodeToken(model) + "." + jobID
+}
+
+// CancelSubject is the broadcast that ends a running job.
+func CancelSubject(jobID string) string { return "ctl.cancel." + jobID }
+
+// ConsumerName is the durable that all workers of a role, model and class share. Decode and
+// fallback share the decode one.
+func ConsumerName(role Stage, model string, class Class) string {
+	return string(role) + "_" + EncodeToken(model) + "_" + string(class)
+}
+
+// ModelOfConsumer reads the model back from a [ConsumerName]; ok is false for a consumer that is not ours.
+func ModelOfConsumer(name string) (role Stage, model string, class Class, ok bool) {
+	r, rest, found := strings.Cut(name, "_")
+	i := strings.LastIndexByte(rest, '_')
+	if !found || i < 0 {
+		return "", "", "", false
+	}
+	m, err := DecodeToken(rest[:i])
+	role, class = Stage(r), Class(rest[i+1:])
+	return role, m, class, err == nil && (role == RolePrefill || role == RoleDecode) && (class == Interactive || class == Batch)
+}
+
+// Address is what a job's subject says.
+type Address struct {
+	Stage Stage
+	Model string
+	Class Class
+	JobID string
+}
+
+// ParseJobSubject reads a subject that [JobSubject] wrote.
+func ParseJobSubject(subject string) (Address, error) {
+	p := strings.Split(subject, ".")
+	if len(p) != 5 || p[0] != "jobs" {
+		return Address{}, fmt.Errorf("parse subject %q: want jobs.<stage>.<model>.<class>.<job>", subject)
+	}
+	a := Address{Stage: Stage(p[1]), Class: Class(p[3]), JobID: p[4]}
+	var err error
+	if a.Model, err = DecodeToken(p[2]); err != nil {
+		return Address{}, fmt.Errorf("parse subject %q: %w", subject, err)
+	}
+	if a.Stage != StagePrefill && a.Stage != StageDecode && a.Stage != StageFallback {
+		return Address{}, fmt.Errorf("parse subject %q: unknown stage %q", subject, p[1])
+	}
+	if a.Class != Interactive && a.Class != Batch {
+		return Address{}, fmt.Errorf("parse subject %q: unknown class %q", subject, p[3])
+	}
+	if err := checkID("job id", a.JobID); err != nil {
+		return Address{}, fmt.Errorf("parse subject %q: %w", subject, err)
+	}
+	return a, nil
+}

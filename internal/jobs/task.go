@@ -1,0 +1,52 @@
+package jobs
+
+import "time"
+
+// Stage is a step of a job's way.
+type Stage string
+
+// The stages.
+const (
+	StagePrefill  Stage = "prefill"
+	StageDecode   Stage = "decode"
+	StageFallback Stage = "fallback" // both phases on the decode machine
+)
+
+// Worker roles are named like the stages they serve.
+const (
+	RolePrefill = StagePrefill
+	RoleDecode  = StageDecode // also serves fallback
+)
+
+// MaxAttempts is how often a stage may be tried with blame before the job leaves it: prefill
+// goes to fallback, the others to the dead-letter stream.
+func MaxAttempts(s Stage) int {
+	if s == StagePrefill {
+		return 2
+	}
+	return 3
+}
+
+// Task is one delivery of one job to one stage, as the queue hands it to the pipeline.
+type Task struct {
+	Stage    Stage         // prefill, decode or fallback
+	Job      *Job          // never nil
+	Handover *Handover     // nil when the job comes straight from the intake
+	Attempt  int           // from 1, hand-backs not counted
+	Waited   time.Duration // in the stream, for this stage
+
+	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.
+	// Without either for the queue's patience the task is cancelled and delivered again.
+	Progress func()
+	Expect   func(d time.Duration)
+	// Emit publishes a piece of text to whoever watches. It never fails the job.
+	Emit func(text, thinking string)
+	// SinceAccepted is the time since the intake stored the job, by the NATS server's clock.
+	SinceAccepted func() time.Duration
+}
+
+// Outcome is what a stage made of a task: the next hop or the result, never both.
+type Outcome struct {
+	Next   *Handover
+	Result *Result
+}

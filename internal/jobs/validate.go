@@ -1,0 +1,270 @@
+package jobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Limits of the records. A server that takes them needs max_payload 8 MiB.
+const (
+	MaxBody    = 4 << 20        // bytes of system, prompt and messages together
+	MaxRecord  = 8<<20 - 64<<10 // bytes of any record as JSON, leaving room for headers
+	MaxFormat  = 256 << 10      // bytes of a JSON schema
+	maxName    = 200            // bytes of a model, user, batch or custom id
+	maxLabels  = 32             // labels of a job
+	maxLabel   = 256            // bytes of a label's name or value
+	maxStops   = 16             // stop words
+	maxMessage = 4096           // turns of a chat
+	maxTokens  = 1 << 24        // of anything counted in tokens
+)
+
+// Validate reports the first field of the job that is wrong, as an error of code [CodeInvalid].
+func (j *Job) Validate() error { return j.validate() }
+
+func (j *Job) validate() error {
+	if j.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", j.V, Version)
+	}
+	if err := checkID("id", j.ID); err != nil {
+		return err
+	}
+	for _, f := range []struct{ name, value string }{{"user", j.User}, {"batch", j.Batch}} {
+		if f.value == "" {
+			return Errorf(CodeInvalid, "%s is empty", f.name)
+		}
+		if err := checkName(f.name, f.value); err != nil {
+			return err
+		}
+	}
+	if err := checkName("custom_id", j.CustomID); err != nil {
+		return err
+	}
+	if j.Class != Interactive && j.Class != Batch {
+		return Errorf(CodeInvalid, "class is %q; want interactive or batch", j.Class)
+	}
+	if m, err := CanonicalModel(j.Model); err != nil {
+		return err
+	} else if m != j.Model {
+		return Errorf(CodeInvalid, "model is %q; its canonical form is %q", j.Model, m)
+	}
+	switch j.Plan {
+	case "", PlanDisaggregated, PlanLocal, PlanAuto:
+	default:
+		return Errorf(CodeInvalid, "plan is %q; want disaggregated, local or auto", j.Plan)
+	}
+	switch j.Think {
+	case "", ThinkOn, ThinkOff, ThinkLow, ThinkMedium, ThinkHigh:
+	default:
+		return Errorf(CodeInvalid, "think is %q; want on, off, low, medium or high", j.Think)
+	}
+	if j.ReplayOf != "" {
+		if err := checkID("replay_of", j.ReplayOf); err != nil {
+			return err
+		}
+	}
+	if err := j.checkText(); err != nil {
+		return err
+	}
+	if err := checkFormat(j.Format); err != nil {
+		return err
+	}
+	if err := j.Options.validate(); err != nil {
+		return err
+	}
+	return checkLabels(j.Labels)
+}
+
+func (j *Job) checkText() error {
+	size := len(j.System) + len(j.Prompt)
+	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt)
+	for _, m := range j.Messages {
+		if m.Role != RoleSystem && m.Role != RoleUser && m.Role != RoleAssistant {
+			return Errorf(CodeInvalid, "messages.role is %q; want system, user or assistant", m.Role)
+		}
+		size += len(m.Content)
+		valid = valid && utf8.ValidString(m.Content)
+	}
+	switch {
+	case !valid:
+		return Errorf(CodeInvalid, "the prompt is not valid UTF-8; convert the file to UTF-8")
+	case size > MaxBody:
+		return Errorf(CodeInvalid, "the prompt is %d bytes long; %d are allowed", size, MaxBody)
+	case len(j.Messages) > 0 && j.Prompt != "":
+		return Errorf(CodeInvalid, "prompt and messages are both set; give one")
+	case len(j.Messages) > 0 && j.System != "":
+		return Errorf(CodeInvalid, "system and messages are both set; make system the first message")
+	case len(j.Messages) > maxMessage:
+		return Errorf(CodeInvalid, "messages has %d turns; %d are allowed", len(j.Messages), maxMessage)
+	case len(j.Messages) == 0 && strings.TrimSpace(j.Prompt) == "":
+		return Errorf(CodeInvalid, "prompt is empty; give a prompt or messages")
+	case len(j.Messages) > 0 && strings.TrimSpace(j.Messages[len(j.Messages)-1].Content) == "":
+		return Errorf(CodeInvalid, "the last message is empty")
+	case j.SharedPrefix < 0,
+		len(j.Messages) == 0 && j.SharedPrefix > len(j.Prompt),
+		len(j.Messages) > 0 && j.SharedPrefix > len(j.Messages):
+		return Errorf(CodeInvalid, "shared_prefix is %d; it must lie within the prompt (bytes) or the messages (number)", j.SharedPrefix)
+	}
+	return nil
+}
+
+func checkFormat(f json.RawMessage) error {
+	f = bytes.TrimSpace(f)
+	switch {
+	case len(f) == 0 || string(f) == `"json"`:
+		return nil
+	case len(f) > MaxFormat:
+		return Errorf(CodeInvalid, "format is %d bytes long; %d are allowed", len(f), MaxFormat)
+	case f[0] != '{':
+		return Errorf(CodeInvalid, `format is neither "json" nor a JSON schema object`)
+	}
+	var schema map[string]json.RawMessage
+	if err := json.Unmarshal(f, &schema); err != nil {
+		return Errorf(CodeInvalid, "format is no JSON: %w", err)
+	}
+	return nil
+}
+
+func (o *Options) validate() error {
+	number := func(name string, v *float64, low, high float64) error {
+		if v != nil && !(*v >= low && *v <= high) {
+			return Errorf(CodeInvalid, "options.%s is %v; want %v to %v", name, *v, low, high)
+		}
+		return nil
+	}
+	count := func(name string, v *int, low int) error {
+		if v != nil && (*v < low || *v > maxTokens) {
+			return Errorf(CodeInvalid, "options.%s is %d; want %d to %d", name, *v, low, maxTokens)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		number("temperature", o.Temperature, 0, 10), number("top_p", o.TopP, 0, 1), number("min_p", o.MinP, 0, 1),
+		number("repeat_penalty", o.RepeatPenalty, 0, 10),
+		count("num_predict", o.NumPredict, 1), count("num_ctx", o.NumCtx, 1), count("top_k", o.TopK, 0),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if len(o.Stop) > maxStops {
+		return Errorf(CodeInvalid, "options.stop has %d words; %d are allowed", len(o.Stop), maxStops)
+	}
+	for _, s := range o.Stop {
+		if s == "" || len(s) > maxLabel {
+			return Errorf(CodeInvalid, "options.stop has a word of %d bytes; want 1 to %d", len(s), maxLabel)
+		}
+	}
+	return nil
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return Errorf(CodeInvalid, "labels has %d entries; %d are allowed", len(labels), maxLabels)
+	}
+	for k, v := range labels {
+		if len(k) > maxLabel || len(v) > maxLabel {
+			return Errorf(CodeInvalid, "labels.%.40s is longer than %d bytes", k, maxLabel)
+		}
+	}
+	return nil
+}
+
+func checkID(field, id string) error {
+	if u, err := uuid.Parse(id); err != nil || u.String() != id {
+		return Errorf(CodeInvalid, "%s is %.60q; want a UUID in lower case", field, id)
+	}
+	return nil
+}
+
+// checkName accepts an empty name.
+func checkName(field, name string) error {
+	if len(name) > maxName {
+		return Errorf(CodeInvalid, "%s is %d bytes long; %d are allowed", field, len(name), maxName)
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		return Errorf(CodeInvalid, "%s %.60q holds characters that cannot be printed", field, name)
+	}
+	return nil
+}
+
+// unprintable matches control characters, line separators and the marks that reorder text (bidi),
+// none of which belong in a name that a terminal shows.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+func (h *Handover) validate() error {
+	if h.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", h.V, Version)
+	}
+	if h.Stage != StageDecode && h.Stage != StageFallback {
+		return Errorf(CodeInvalid, "stage is %q; want decode or fallback", h.Stage)
+	}
+	switch h.Kind {
+	case KindState, KindContext, KindNone:
+	case "":
+		if h.Stage == StageDecode {
+			return Errorf(CodeInvalid, "kind is empty; want state, context or none")
+		}
+	default:
+		return Errorf(CodeInvalid, "kind is %q; want state, context or none", h.Kind)
+	}
+	if len(h.Context) > maxTokens {
+		return Errorf(CodeInvalid, "context has %d tokens; %d are allowed", len(h.Context), maxTokens)
+	}
+	if err := h.Job.validate(); err != nil {
+		return Errorf(CodeInvalid, "job: %w", err)
+	}
+	return nil
+}
+
+func (r *Result) validate() error {
+	if r.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", r.V, Version)
+	}
+	if err := checkID("job_id", r.JobID); err != nil {
+		return err
+	}
+	switch r.Status {
+	case Succeeded:
+	case Failed, Cancelled, Expired:
+		if r.Error == nil {
+			return Errorf(CodeInvalid, "error is missing from a result with status %s", r.Status)
+		}
+	default:
+		return Errorf(CodeInvalid, "status is %q; want succeeded, failed, cancelled or expired", r.Status)
+	}
+	return nil
+}
+
+func (c *Chunk) validate() error {
+	if c.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", c.V, Version)
+	}
+	return checkID("job_id", c.JobID)
+}
+
+// PromptSHA256 is the hash, in hex, of all text that goes to the model, each part preceded by its length.
+func (j *Job) PromptSHA256() string {
+	h := sha256.New()
+	add := func(s string) {
+		var n [8]byte
+		for i := range n {
+			n[i] = byte(len(s) >> (8 * i))
+		}
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	add(j.System)
+	add(j.Prompt)
+	for _, m := range j.Messages {
+		add(string(m.Role))
+		add(m.Content)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
