@@ -1,0 +1,72 @@
+# Tandem's habits. `make help` lists them. Needs Go, git, make and bash; tools/needs.sh installs what else a target uses.
+
+.DEFAULT_GOAL := help
+SHELL         := bash
+
+VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS     := -s -w -X tandem/internal/app.version=$(VERSION)
+DEMO        := bin/submitter --local batch examples/class/jobs.jsonl --out demo-results
+STATICCHECK := go tool -modfile=tools/go.mod staticcheck
+SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
+
+# Two packages at a time, on any machine: real engines and time limits share the cores with the race detector.
+GOTEST := go test -p 2
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## the commands, into bin/
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: test
+test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
+	$(GOTEST) -race -timeout 15m ./...
+
+.PHONY: test-short
+test-short: ## only the packages that need no engine: seconds, for the edit loop
+	$(GOTEST) ./internal/arch ./internal/jobs ./internal/queue ./internal/pipeline ./internal/handover ./internal/telemetry ./examples/... ./deploy
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
+	@tools/needs.sh $(if $(wildcard /etc/debian_version),systemd-analyze) shellcheck
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change (make fmt):"; echo "$$files"; exit 1; }
+	go vet ./...
+	$(STATICCHECK) ./...
+	go fix -diff ./...
+	go mod tidy -diff
+	go -C tools mod tidy -diff
+	bash -n $(SCRIPTS)
+	shellcheck $(SCRIPTS)
+	$(GOTEST) ./deploy ./internal/arch
+
+.PHONY: fmt
+fmt: ## gofmt and go fix, in place
+	gofmt -w .
+	go fix ./...
+
+.PHONY: demo
+demo: build engines ## a class of six notebooks through prefill and decode, on this machine
+	rm -rf demo-results
+	$(DEMO)
+
+.PHONY: bench
+bench: engines ## benchmarks; the figures that count are in docs/MEASUREMENTS.md
+	go test -p 1 -run '^$$' -bench . -timeout 30m ./...
+
+.PHONY: clean
+clean: ## remove what the targets above made (engines stay in their cache)
+	rm -rf bin demo-results test/jsclient/node_modules
+
+# Real engines for tests and demo: found or fetched once, then cached. Whoever uses them asks the script again where they are.
+.PHONY: engines
+engines:
+	@tools/needs.sh cc curl
+	scripts/engines.sh >/dev/null
+
+# The NATS client for JavaScript, for the test of docs/PROTOCOL.md.
+.PHONY: jsclient
+jsclient:
+	@tools/needs.sh node npm
+	@[ ! -f test/jsclient/package-lock.json ] || npm --prefix test/jsclient ci --no-audit --no-fund --silent

@@ -1,0 +1,187 @@
+// Package arch holds the import arrows of the project. It has no code, only the test.
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the import path that every package of the project begins with.
+const module = "tandem/"
+
+// anything stands in a row for "no limit".
+const anything = "**"
+
+// arrow is what one package may import beside the standard library.
+type arrow struct {
+	pkg     string   // path below the module; a pattern as in path.Match
+	project []string // packages of the project
+	outside []string // modules of others, by prefix
+	why     string
+}
+
+// arrows is the whole law, read from the commands down to the contract. Test files are free: a test may stand anywhere.
+var arrows = []arrow{
+	{"cmd/*", []string{"internal/app"}, nil, "main only hands over to app"},
+	{"internal/app", []string{anything}, []string{anything}, "app wires everything"},
+
+	{"internal/queue", []string{"internal/jobs"}, []string{"github.com/nats-io/nats.go", "github.com/nats-io/nkeys"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/natsembed", nil, []string{"github.com/nats-io/"}, "an in-process NATS server knows nothing of jobs"},
+
+	{"internal/pipeline", []string{"internal/jobs", "internal/engine", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
+	{"internal/grader", []string{"internal/jobs"}, nil, "grading needs the contract only"},
+
+	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp"}, "the conformance suite knows engines by their interface"},
+	{"internal/engine", []string{"internal/jobs"}, nil, "the interface stands below all engines"},
+	{"internal/slots", []string{"internal/jobs"}, nil, "slots and state files stand below the engines"},
+	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
+
+	{"internal/standin", []string{"internal/jobs", "internal/tinymodel"}, nil, "the stand-in engines know the models that they run"},
+	{"internal/tinymodel", nil, nil, "writing a small model needs the standard library only"},
+	{"internal/telemetry", []string{"internal/jobs"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},
+
+	{"internal/jobs", nil, []string{"github.com/google/uuid"}, "the contract depends on nothing that others would inherit"},
+
+	{"internal/arch", nil, nil, "only tests"},
+	{"deploy", nil, nil, "only tests"},
+	{"examples/class", nil, nil, "the example is data; its generator needs the standard library only"},
+	{"examples/class/generate", []string{"examples/class"}, nil, "the example is data; its generator needs the standard library only"},
+}
+
+// allows reports whether the package may import target, a path of another package of the project or of another module.
+func (a arrow) allows(target string) bool {
+	if own, inside := strings.CutPrefix(target, module); inside {
+		return slices.Contains(a.project, anything) || slices.Contains(a.project, own)
+	}
+	if strings.HasPrefix(target, "github.com/nats-io/") && a.pkg == "internal/app" {
+		return false // everything else, but NATS is spoken in one place
+	}
+	return slices.ContainsFunc(a.outside, func(prefix string) bool {
+		return prefix == anything || strings.HasPrefix(target, prefix)
+	})
+}
+
+// arrowOf finds the row of a package, given by its path below the module.
+func arrowOf(pkg string) (arrow, bool) {
+	i := slices.IndexFunc(arrows, func(a arrow) bool {
+		match, err := path.Match(a.pkg, pkg)
+		return match && err == nil
+	})
+	if i < 0 {
+		return arrow{}, false
+	}
+	return arrows[i], true
+}
+
+// listed is what the test reads of `go list -json`.
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImportArrows(t *testing.T) {
+	for _, p := range list(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		row, known := arrowOf(pkg)
+		if !known {
+			t.Errorf("package %s has no row in the table of arrows: add one that says what it may import, and why", pkg)
+			continue
+		}
+		for _, target := range p.Imports {
+			if !standard(target) && !row.allows(target) {
+				t.Errorf("%s imports %s, which is forbidden: %s", pkg, target, row.why)
+			}
+		}
+	}
+}
+
+// TestArrowsForbid makes sure that the table says no: a table that allows everything would pass the test above.
+func TestArrowsForbid(t *testing.T) {
+	for _, tt := range []struct {
+		pkg, target string
+		want        bool
+	}{
+		{"cmd/submitter", "tandem/internal/app", true},
+		{"cmd/submitter", "tandem/internal/queue", false},
+		{"internal/app", "tandem/internal/ollama", true},
+		{"internal/app", "github.com/alecthomas/kong", true},
+		{"internal/app", "github.com/nats-io/nats.go", false},
+		{"internal/queue", "github.com/nats-io/nats.go/jetstream", true},
+		{"internal/queue", "tandem/internal/engine", false},
+		{"internal/pipeline", "tandem/internal/engine", true},
+		{"internal/pipeline", "github.com/nats-io/nats.go", false},
+		{"internal/pipeline", "tandem/internal/ollama", false},
+		{"internal/ollama", "tandem/internal/queue", false},
+		{"internal/jobs", "github.com/google/uuid", true},
+		{"internal/jobs", "tandem/internal/queue", false},
+		{"internal/telemetry", "tandem/internal/queue", false},
+	} {
+		row, known := arrowOf(tt.pkg)
+		if !known {
+			t.Errorf("arrowOf(%q) found no row", tt.pkg)
+		}
+		if got := row.allows(tt.target); got != tt.want {
+			t.Errorf("%s may import %s = %t, want %t", tt.pkg, tt.target, got, tt.want)
+		}
+	}
+	if row, known := arrowOf("internal/nobody"); known {
+		t.Errorf("arrowOf(internal/nobody) = %+v, want no row", row)
+	}
+}
+
+// standard reports whether an import is of the standard library: its first element has no dot, and it is not ours.
+func standard(target string) bool {
+	first, _, _ := strings.Cut(target, "/")
+	return !strings.Contains(first, ".") && !strings.HasPrefix(target, module)
+}
+
+// list returns the packages of the project, as the go command sees them.
+func list(t *testing.T) []listed {
+	t.Helper()
+	watchSources(t)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var packages []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			if len(packages) == 0 {
+				t.Fatal("go list found no package of the project")
+			}
+			return packages
+		case err != nil:
+			t.Fatalf("read go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// watchSources reads every source folder, so that `go test` sees what this test depends on and does not answer from its cache.
+func watchSources(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(_ string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules") {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("read source folders: %v", err)
+	}
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Usage: tools/needs.sh COMMAND...
+# Makes sure that the commands exist: a missing one is installed as a Debian or Homebrew package, or named with its remedy.
+set -euo pipefail
+
+# package prints what provides a command, for the package manager given.
+package() {
+  case "$1/$2" in
+    apt/cc) echo gcc libc6-dev ;;
+    apt/node) echo nodejs ;;
+    apt/systemd-analyze) echo systemd ;;
+    brew/npm) echo node ;;
+    apt/curl | apt/npm | apt/shellcheck | brew/curl | brew/node | brew/shellcheck) echo "$2" ;;
+    *) return 1 ;; # no package: the caller is told
+  esac
+}
+
+missing=()
+for command in "$@"; do
+  command -v "$command" >/dev/null || missing+=("$command")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if command -v apt-get >/dev/null; then manager=apt; elif command -v brew >/dev/null; then manager=brew; else
+  echo "needs: please install: ${missing[*]} (found neither apt-get nor brew to do it)" >&2
+  exit 1
+fi
+
+packages=()
+for command in "${missing[@]}"; do
+  if ! found=$(package "$manager" "$command"); then
+    echo "needs: please install $command by hand ($manager has no package for it; for cc on macOS: xcode-select --install)" >&2
+    exit 1
+  fi
+  read -ra words <<<"$found"
+  packages+=("${words[@]}")
+done
+
+echo "needs: installing ${packages[*]} with $manager" >&2
+case $manager in
+  apt)
+    root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    "${root[@]}" apt-get update -qq
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null >&2
+    ;;
+  brew) brew install --quiet "${packages[@]}" </dev/null >&2 ;;
+esac
