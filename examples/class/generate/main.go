@@ -1,0 +1,28 @@
+// Command generate writes the example batch to the file named by its argument.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"tandem/examples/class"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want one argument, the file to write; got %d", len(args))
+	}
+	var batch bytes.Buffer
+	if err := class.Write(&batch); err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], batch.Bytes(), 0o644)
+}
