@@ -82,6 +82,7 @@ type Prefilled struct {
 	ComputedTokens int // of the prompt, computed now
 	Duration       time.Duration
 	ModelDigest    string
+	Note           string // why it is not more than it is, for the result's decision
 }
 
 // Completion is a finished generation.

@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Status is how a job ended.
 type Status string
@@ -25,11 +28,17 @@ const (
 
 // The messages that callers of the system know, word for word.
 const (
-	WarnFallback       = "Using fallback mode - slower performance"
-	MsgDecodeMissing   = "Decode server unavailable - request failed"
-	SlowTransferAfter  = time.Second // a hand-over that takes longer is carried as a warning
-	WarnSlowTransferAt = "Slow context transfer"
+	WarnFallback     = "Using fallback mode - slower performance"
+	MsgDecodeMissing = "Decode server unavailable - request failed"
 )
+
+// SlowTransferAfter is how long a hand-over may take before it is carried as a warning.
+const SlowTransferAfter = time.Second
+
+// SlowTransferWarning is that warning.
+func SlowTransferWarning(d time.Duration) string {
+	return fmt.Sprintf("Slow context transfer: %.1f s", d.Seconds())
+}
 
 // Result is the terminal record of a job, published once on the results stream.
 type Result struct {

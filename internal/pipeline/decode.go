@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// decode generates the text of a job that was prefilled elsewhere.
+func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+	h := t.Handover
+	from := engine.Prefilled{
+		Kind: h.Kind, Context: h.Context, Literal: h.Literal, FirstToken: h.FirstToken,
+		PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
+	}
+	start := time.Now()
+	c, err := s.engine.Decode(ctx, s.request(t), from, s.emit(t))
+	if err != nil {
+		return jobs.Outcome{}, err
+	}
+	r := s.result(t, c, start)
+	r.Method = jobs.MethodDisaggregated
+	r.Servers.Prefill = h.Prefill.Server
+	r.Attempts.Prefill = h.Attempts
+	r.Usage.PrefillCached, r.Usage.PrefillComputed = h.Prefill.CachedTokens, h.Prefill.ComputedTokens
+	r.Timings.QueuePrefillSeconds = h.Prefill.QueueSeconds
+	r.Timings.PrefillSeconds = h.Prefill.Seconds
+	r.Timings.PrefillTokensPerSecond = engine.PerSecond(h.Prefill.ComputedTokens, seconds(h.Prefill.Seconds))
+	r.Timings.DecodePrefillSeconds = c.PrefillDuration.Seconds()
+	r.Timings.TransferSeconds = t.Transfer.Seconds()
+	if t.Transfer > jobs.SlowTransferAfter {
+		s.log.Warn("slow context transfer", "job", t.Job.ID, "from", h.Prefill.Server, "seconds", t.Transfer.Seconds())
+		r.Warnings = append(r.Warnings, jobs.SlowTransferWarning(t.Transfer))
+	}
+	return jobs.Outcome{Result: r}, nil
+}
+
+// generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
+func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+	start := time.Now()
+	c, err := s.engine.Generate(ctx, s.request(t), s.emit(t))
+	if err != nil {
+		return jobs.Outcome{}, err
+	}
+	s.rates.ObservePrefill(PromptBytes(t.Job), c.PromptTokens, c.ComputedTokens, c.PrefillDuration)
+	r := s.result(t, c, start)
+	r.Servers.Prefill = s.server
+	r.Usage.PrefillCached, r.Usage.PrefillComputed = r.Usage.DecodeCached, r.Usage.DecodeComputed
+	r.Usage.DecodeCached, r.Usage.DecodeComputed = 0, 0
+	r.Timings.PrefillSeconds = c.PrefillDuration.Seconds()
+	r.Timings.PrefillTokensPerSecond = engine.PerSecond(c.ComputedTokens, c.PrefillDuration)
+	r.Method = jobs.MethodLocal
+	if t.Stage == jobs.StageFallback {
+		r.Method = jobs.MethodFallback
+		r.Warnings = append([]string{jobs.WarnFallback}, r.Warnings...)
+		r.Decision = "fallback: both phases on the decode machine"
+		if t.Handover != nil {
+			r.Attempts.Prefill = t.Handover.Attempts
+			if t.Handover.Reason != "" {
+				r.Decision += ", because " + t.Handover.Reason
+			}
+		}
+	}
+	return jobs.Outcome{Result: r}, nil
+}
+
+// result fills what every way of generating has in common.
+func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs.Result {
+	s.rates.ObserveDecode(c.GeneratedTokens, c.DecodeDuration)
+	r := jobs.NewResult(t.Job, jobs.Succeeded)
+	r.Text, r.Thinking, r.FinishReason = c.Text, c.Thinking, c.FinishReason
+	if t.Handover != nil {
+		r.Decision = t.Handover.Decision
+		r.Warnings = slices.Clone(t.Handover.Warnings)
+	}
+	r.Warnings = append(r.Warnings, c.Warnings...)
+	r.Servers.Decode = s.server
+	r.Attempts.Decode = t.Attempt
+	r.Usage.PromptTokens = c.PromptTokens
+	r.Usage.DecodeCached, r.Usage.DecodeComputed = c.CachedTokens, c.ComputedTokens
+	r.Usage.GeneratedTokens = c.GeneratedTokens
+	r.Timings.QueueDecodeSeconds = t.Waited.Seconds()
+	r.Timings.DecodeSeconds = c.DecodeDuration.Seconds()
+	r.Timings.DecodeTokensPerSecond = engine.PerSecond(c.GeneratedTokens, c.DecodeDuration)
+	r.Timings.TimeToFirstTokenSeconds = c.FirstToken.Seconds()
+	r.Timings.TotalSeconds = t.SinceAccepted().Seconds()
+	about := s.about()
+	r.Provenance.ModelDigest, r.Provenance.Engine, r.Provenance.EngineVersion = about.ModelDigest, about.Engine, about.Version
+	s.log.Debug("generated", "job", t.Job.ID, "stage", t.Stage, "tokens", c.GeneratedTokens, "seconds", time.Since(start).Seconds())
+	return r
+}
+
+// emit publishes pieces of text while the engine makes them; losing one never fails the job.
+func (s *Stage) emit(t *jobs.Task) engine.Emit {
+	return func(text, thinking string) error {
+		t.Progress()
+		t.Emit(text, thinking)
+		return nil
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"context"
+
+	"tandem/internal/jobs"
+)
+
+// prefill computes the prompt and hands the job on to decode.
+func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+	next := &jobs.Handover{
+		V: jobs.Version, Stage: jobs.StageDecode, Job: *t.Job, Kind: jobs.KindNone, Attempts: t.Attempt,
+	}
+	switch t.Job.EffectivePlan() {
+	case jobs.PlanLocal:
+		next.Decision = "local, as asked: both phases on the decode machine"
+		return jobs.Outcome{Next: next}, nil
+	case jobs.PlanAuto:
+		next.Decision = "local, chosen by auto: a hand-over without the KV state saves the decode machine nothing"
+		return jobs.Outcome{Next: next}, nil
+	}
+
+	p, err := s.engine.Prefill(ctx, s.request(t))
+	if err != nil {
+		return jobs.Outcome{}, err
+	}
+	s.rates.ObservePrefill(PromptBytes(t.Job), p.PromptTokens, p.ComputedTokens, p.Duration)
+	next.Kind, next.Context, next.Literal, next.FirstToken = p.Kind, p.Context, p.Literal, p.FirstToken
+	next.Prefill = &jobs.Prefill{
+		Server: s.server, QueueSeconds: t.Waited.Seconds(), Seconds: p.Duration.Seconds(),
+		PromptTokens: p.PromptTokens, CachedTokens: p.CachedTokens, ComputedTokens: p.ComputedTokens,
+		ModelDigest: p.ModelDigest,
+	}
+	next.Decision = "disaggregated, as asked: " + handed(p.Kind, p.Literal)
+	if p.Note != "" {
+		next.Decision += "; " + p.Note
+	}
+	return jobs.Outcome{Next: next}, nil
+}
+
+// handed says in words what a hand-over saves.
+func handed(kind jobs.Kind, literal bool) string {
+	switch {
+	case kind == jobs.KindState:
+		return "the KV state was handed over"
+	case kind == jobs.KindContext && literal:
+		return "the context (token ids) was handed over and sent literally; the decode machine computes the prompt again, so nothing was saved"
+	case kind == jobs.KindContext:
+		return "the context (token ids) was handed over; the decode machine computes the identical request again, so nothing was saved"
+	}
+	return "nothing could be handed over; the decode machine computes the prompt again, so nothing was saved"
+}
