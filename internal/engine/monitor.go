@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// State is whether an engine can work.
+type State string
+
+// The states of an engine.
+const (
+	Loading State = "loading" // it answers, but the model is not in memory yet
+	Ready   State = "ready"
+	Down    State = "down" // it does not answer, or cannot serve the model
+)
+
+// Health is what a [Monitor] knows of its engine.
+type Health struct {
+	State       State
+	Description Description // the last one that the engine gave
+	Problem     string      // why it is down, with the remedy
+}
+
+// Monitor watches one engine, loads the model when it is not in memory, and lets others wait until
+// the engine can work.
+type Monitor struct {
+	engine  Engine
+	every   time.Duration
+	log     *slog.Logger
+	suspect chan struct{}
+
+	mu      sync.Mutex
+	health  Health
+	changed chan struct{} // closed and replaced at each change of state
+}
+
+// NewMonitor returns a monitor that asks the engine every so often; it begins in state loading.
+func NewMonitor(e Engine, every time.Duration, log *slog.Logger) *Monitor {
+	return &Monitor{
+		engine: e, every: every, log: log, suspect: make(chan struct{}, 1),
+		health: Health{State: Loading}, changed: make(chan struct{}),
+	}
+}
+
+// Run watches until the context ends.
+func (m *Monitor) Run(ctx context.Context) {
+	ticker := time.NewTicker(m.every)
+	defer ticker.Stop()
+	for {
+		m.Check(ctx)
+		select {
+		case <-ticker.C:
+		case <-m.suspect:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Check asks the engine now, loads the model if need be, and returns why it cannot work, if so.
+func (m *Monitor) Check(ctx context.Context) error {
+	d, err := m.engine.Describe(ctx)
+	if err == nil && !d.Loaded {
+		m.set(Health{State: Loading, Description: d})
+		m.log.Info("loading model", "model", d.Model)
+		start := time.Now()
+		if err = m.engine.Load(ctx); err == nil {
+			d, err = m.engine.Describe(ctx)
+			m.log.Info("model loaded", "model", d.Model, "seconds", time.Since(start).Seconds())
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil:
+		m.set(Health{State: Ready, Description: d})
+	case jobs.CodeOf(err) == jobs.CodeEngineBusy: // loading, or so busy that it did not answer
+		m.set(Health{State: Loading, Description: m.Health().Description, Problem: err.Error()})
+	default:
+		m.set(Health{State: Down, Description: m.Health().Description, Problem: err.Error()})
+	}
+	return err
+}
+
+// Suspect makes the monitor ask at once, for example because a request failed.
+func (m *Monitor) Suspect() {
+	select {
+	case m.suspect <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Monitor) set(h Health) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.health
+	m.health = h
+	if before.State == h.State {
+		return
+	}
+	if h.State == Down {
+		m.log.Error("engine is down", "problem", h.Problem)
+	} else {
+		m.log.Info("engine is "+string(h.State), "engine", h.Description.Engine, "version", h.Description.Version, "model", h.Description.Model)
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Health is what is known now.
+func (m *Monitor) Health() Health {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.health
+}
+
+// Changed returns a channel that is closed at the next change of state.
+func (m *Monitor) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// Ready waits until the engine can work.
+func (m *Monitor) Ready(ctx context.Context) error {
+	for {
+		m.mu.Lock()
+		state, changed := m.health.State, m.changed
+		m.mu.Unlock()
+		if state == Ready {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package telemetry
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tandem/internal/jobs"
+)
+
+// Metrics are the metrics of one worker, in a registry of their own. Every name is in [NewMetrics].
+type Metrics struct {
+	registry   *prometheus.Registry
+	tasks      *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	waited     *prometheus.HistogramVec
+	prompt     *prometheus.CounterVec
+	generated  prometheus.Counter
+	slow       prometheus.Counter
+	httpCalls  *prometheus.CounterVec
+	engineUp   prometheus.Gauge
+	slotsBusy  prometheus.GaugeFunc
+	slotsTotal prometheus.GaugeFunc
+}
+
+// Gauges are read when the metrics are.
+type Gauges struct {
+	Slots, Busy func() int
+}
+
+// NewMetrics returns the metrics of a worker of the role for the model.
+func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
+	labels := prometheus.Labels{"role": string(role), "model": model}
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "tandem", Name: name, Help: help, ConstLabels: labels}
+	}
+	histogram := func(name, help string, by ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "tandem", Name: name, Help: help, ConstLabels: labels,
+			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12), // 10 ms to 4 minutes
+		}, by)
+	}
+	gauge := func(name, help string, f func() int) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts(name, help)), func() float64 { return float64(f()) })
+	}
+	m := &Metrics{
+		registry:   prometheus.NewRegistry(),
+		tasks:      prometheus.NewCounterVec(prometheus.CounterOpts(opts("tasks_total", "Deliveries of jobs by stage and what became of them.")), []string{"stage", "outcome"}),
+		seconds:    histogram("task_seconds", "Time in the engine per delivery, by stage.", "stage"),
+		waited:     histogram("queue_wait_seconds", "Time in the stream before a delivery, by stage, off the NATS server's clock.", "stage"),
+		prompt:     prometheus.NewCounterVec(prometheus.CounterOpts(opts("prompt_tokens_total", "Prompt tokens by whether the engine had them cached.")), []string{"source"}),
+		generated:  prometheus.NewCounter(prometheus.CounterOpts(opts("generated_tokens_total", "Tokens generated."))),
+		slow:       prometheus.NewCounter(prometheus.CounterOpts(opts("slow_transfers_total", "Hand-overs that took longer than a second."))),
+		httpCalls:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("http_requests_total", "Requests to the worker's HTTP API.")), []string{"path", "code"}),
+		engineUp:   prometheus.NewGauge(prometheus.GaugeOpts(opts("engine_up", "1 if the engine answers and has the model loaded."))),
+		slotsTotal: gauge("slots", "Requests the worker runs at once.", g.Slots),
+		slotsBusy:  gauge("slots_busy", "Slots in use now.", g.Busy),
+	}
+	m.registry.MustRegister(m.tasks, m.seconds, m.waited, m.prompt, m.generated, m.slow, m.httpCalls, m.engineUp, m.slotsTotal, m.slotsBusy,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics in Prometheus' text format.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Task counts one delivery that ran for d. Outcome is hop, a result's status, or the code of an error.
+func (m *Metrics) Task(t *jobs.Task, d time.Duration, o jobs.Outcome, err error) {
+	outcome := "hop"
+	switch {
+	case err != nil:
+		outcome = string(jobs.CodeOf(err))
+	case o.Result != nil:
+		outcome = string(o.Result.Status)
+	}
+	stage := string(t.Stage)
+	m.tasks.WithLabelValues(stage, outcome).Inc()
+	m.seconds.WithLabelValues(stage).Observe(d.Seconds())
+	m.waited.WithLabelValues(stage).Observe(t.Waited.Seconds())
+	if t.Transfer > jobs.SlowTransferAfter {
+		m.slow.Inc()
+	}
+	if o.Next != nil && o.Next.Prefill != nil {
+		m.promptTokens(o.Next.Prefill.CachedTokens, o.Next.Prefill.ComputedTokens)
+	}
+	if r := o.Result; r != nil {
+		if r.Method == jobs.MethodDisaggregated {
+			m.promptTokens(r.Usage.DecodeCached, r.Usage.DecodeComputed)
+		} else {
+			m.promptTokens(r.Usage.PrefillCached, r.Usage.PrefillComputed)
+		}
+		m.generated.Add(float64(r.Usage.GeneratedTokens))
+	}
+}
+
+func (m *Metrics) promptTokens(cached, computed int) {
+	m.prompt.WithLabelValues("cached").Add(float64(cached))
+	m.prompt.WithLabelValues("computed").Add(float64(computed))
+}
+
+// HTTP counts one request to the HTTP API; path is one of its routes.
+func (m *Metrics) HTTP(path string, code int) {
+	m.httpCalls.WithLabelValues(path, http.StatusText(code)).Inc()
+}
+
+// EngineUp says whether the engine can work.
+func (m *Metrics) EngineUp(up bool) {
+	v := 0.0
+	if up {
+		v = 1
+	}
+	m.engineUp.Set(v)
+}
