@@ -35,6 +35,7 @@ var arrows = []arrow{
 
 	{"internal/queue", []string{"internal/jobs"}, []string{"github.com/nats-io/nats.go", "github.com/nats-io/nkeys"}, "the queue knows NATS and the contract, never an engine"},
 	{"internal/natsembed", nil, []string{"github.com/nats-io/"}, "an in-process NATS server knows nothing of jobs"},
+	{"internal/natsembed/natstest", []string{"internal/natsembed"}, nil, "starts servers for tests, of whatever package"},
 
 	{"internal/pipeline", []string{"internal/jobs", "internal/engine", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/grader", []string{"internal/jobs"}, nil, "grading needs the contract only"},
@@ -52,7 +53,10 @@ var arrows = []arrow{
 
 	{"internal/jobs", nil, []string{"github.com/google/uuid"}, "the contract depends on nothing that others would inherit"},
 
+	{"internal/jobs/schemagen", []string{"internal/jobs"}, nil, "reads the contract's types and writes files"},
+
 	{"internal/arch", nil, nil, "only tests"},
+	{"test/jsclient", nil, nil, "only tests"},
 	{"deploy", nil, nil, "only tests"},
 	{"examples/class", nil, nil, "the example is data; its generator needs the standard library only"},
 	{"examples/class/generate", []string{"examples/class"}, nil, "the example is data; its generator needs the standard library only"},
