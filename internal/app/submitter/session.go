@@ -1,0 +1,163 @@
+package submitter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/user"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+	"tandem/internal/telemetry"
+)
+
+// session is what one call of the command has: its settings, its streams and, once asked for, its connection.
+type session struct {
+	settings
+	in       io.Reader
+	out, err io.Writer
+	parser   *kong.Kong
+
+	local  *app.Local
+	conn   *queue.Conn
+	client *queue.Client
+}
+
+// connect connects to the queue or, with --local, starts the whole system first; models are those
+// that it must serve then.
+func (s *session) connect(ctx context.Context, models ...string) error {
+	log, err := s.logger()
+	if err != nil {
+		return err
+	}
+	who, err := s.userName()
+	if err != nil {
+		return err
+	}
+	url := s.NATS
+	if s.Local {
+		if s.local, err = s.startLocal(ctx, app.LocalOptions{Models: models, Log: log}); err != nil {
+			return err
+		}
+		url = s.local.URL()
+	}
+	s.conn, err = queue.Connect(ctx, queue.Config{
+		URL: url, Creds: s.Creds, NKey: s.NKey, TLSCA: s.TLSCA, Name: "tandem-" + name, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	s.client = queue.NewClient(s.conn, who)
+	return nil
+}
+
+// startLocal starts the system in this process with the engine that the flags name.
+func (s *session) startLocal(ctx context.Context, o app.LocalOptions) (*app.Local, error) {
+	o.Engine, o.EngineURL, o.ModelFile = s.Engine, s.EngineURL, s.ModelFile
+	o.Say = func(format string, args ...any) { fmt.Fprintf(s.err, format+"\n", args...) }
+	return app.StartLocal(ctx, o)
+}
+
+func (s *session) close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.local != nil {
+		if err := s.local.Stop(); err != nil {
+			fmt.Fprintf(s.err, "%s: stop local system: %v\n", name, err)
+		}
+	}
+}
+
+func (s *session) logger() (*slog.Logger, error) {
+	return telemetry.NewLogger(s.err, s.LogFormat, slog.LevelWarn)
+}
+
+// userName is --user or the login name.
+func (s *session) userName() (string, error) {
+	if s.User != "" {
+		return s.User, nil
+	}
+	u, err := user.Current()
+	if err != nil || u.Username == "" {
+		return "", jobs.Errorf(jobs.CodeInvalid, "user: the login name cannot be told; give --user or set TANDEM_USER")
+	}
+	return u.Username, nil
+}
+
+// say prints a line for the person at the terminal.
+func (s *session) say(format string, args ...any) {
+	if !s.Quiet {
+		fmt.Fprintf(s.err, format+"\n", args...)
+	}
+}
+
+// print writes a value as one line of JSON.
+func (s *session) print(v any) error {
+	enc := json.NewEncoder(s.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printResult prints a job's result: as JSON, or its text with a summary beside it. A job that did
+// not succeed makes the command fail.
+func (s *session) printResult(r *jobs.Result) error {
+	if s.JSON {
+		if err := s.print(r); err != nil {
+			return err
+		}
+	} else if r.Text != "" {
+		text := r.Text
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		if _, err := io.WriteString(textWriter(s.out), text); err != nil {
+			return err
+		}
+	}
+	return s.conclude(r)
+}
+
+// conclude says on stderr how a job went. One that did not succeed is an error.
+func (s *session) conclude(r *jobs.Result) error {
+	if r.Status != jobs.Succeeded {
+		return &app.ExitError{Code: app.ExitFailed, Err: errors.New("job " + r.JobID + " " + problem(r))}
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(s.err, "warning: %s\n", inert(w))
+	}
+	s.say("%s", summary(r))
+	return nil
+}
+
+// hinted is an error with what the user can do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+// withHint adds a line that is printed below the error.
+func withHint(err error, format string, args ...any) error {
+	return &hinted{err, fmt.Sprintf(format, args...)}
+}
+
+// report tells the user about the error that ended the command.
+func (s *session) report(err error) {
+	if e, ok := errors.AsType[*app.ExitError](err); ok && e.Err == nil {
+		return // everything was said
+	}
+	fmt.Fprintf(s.err, "%s: %s\n", name, inert(err.Error()))
+	h, ok := errors.AsType[*hinted](err)
+	if ok {
+		fmt.Fprintf(s.err, "  %s\n", h.hint)
+	}
+}

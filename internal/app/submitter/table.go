@@ -1,0 +1,160 @@
+package submitter
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// baseline names what a batch's speed-up is measured against.
+const baseline = "the same jobs one after another, each computing as long as it did here and waiting for nothing"
+
+// report is what a batch came to: the requirement's metrics per model, merged, and the speed-up.
+// Tokens and seconds of a model are sums over its succeeded jobs.
+type report struct {
+	Batch             string        `json:"batch"`
+	Jobs              int           `json:"jobs"`
+	Succeeded         int           `json:"succeeded"`
+	Failed            int           `json:"failed"` // also cancelled and expired ones
+	Models            []modelReport `json:"models"`
+	WallSeconds       float64       `json:"wall_seconds"`
+	SequentialSeconds float64       `json:"sequential_seconds"`
+	SpeedUp           float64       `json:"speed_up"`
+	Baseline          string        `json:"baseline"`
+	JobsPerMinute     float64       `json:"jobs_per_minute"`
+	TokensPerSecond   float64       `json:"generated_tokens_per_second"`
+	Warnings          []string      `json:"warnings,omitempty"` // of the jobs, each once, with how many had it
+}
+
+// modelReport is one row: a model's jobs of a batch.
+type modelReport struct {
+	Model                  string              `json:"model"`
+	Jobs                   int                 `json:"jobs"`
+	Succeeded              int                 `json:"succeeded"`
+	Methods                map[jobs.Method]int `json:"methods"` // jobs by the way they went
+	PromptTokens           int                 `json:"prompt_tokens"`
+	PrefillComputed        int                 `json:"prefill_computed"`
+	HandedOver             int                 `json:"handed_over"`
+	DecodeComputed         int                 `json:"decode_computed"`
+	GeneratedTokens        int                 `json:"generated_tokens"`
+	PrefillSeconds         float64             `json:"prefill_seconds"`
+	PrefillTokensPerSecond float64             `json:"prefill_tokens_per_second"`
+	TransferSeconds        float64             `json:"transfer_seconds"`
+	DecodePrefillSeconds   float64             `json:"decode_prefill_seconds"`
+	DecodeSeconds          float64             `json:"decode_seconds"`
+	DecodeTokensPerSecond  float64             `json:"decode_tokens_per_second"`
+	TotalSeconds           float64             `json:"total_seconds"` // of computing and transfer, without waiting
+}
+
+// newReport sums a batch up. wall is the time from the first submission to the last result; if it
+// is zero the longest of the jobs stands for it.
+func newReport(batch string, results []*jobs.Result, wall time.Duration) *report {
+	rep := &report{Batch: batch, Jobs: len(results), WallSeconds: wall.Seconds(), Baseline: baseline}
+	byModel := map[string]*modelReport{}
+	warnings := map[string]int{}
+	longest, generated := 0.0, 0
+	for _, r := range results {
+		m := byModel[r.Model]
+		if m == nil {
+			m = &modelReport{Model: r.Model, Methods: map[jobs.Method]int{}}
+			byModel[r.Model] = m
+		}
+		m.add(r)
+		for _, w := range r.Warnings {
+			warnings[w]++
+		}
+		if r.Status == jobs.Succeeded {
+			rep.Succeeded++
+		}
+		longest = max(longest, r.Timings.TotalSeconds)
+		generated += r.Usage.GeneratedTokens
+	}
+	rep.Failed = rep.Jobs - rep.Succeeded
+	if wall == 0 {
+		rep.WallSeconds = longest
+	}
+	for _, m := range byModel {
+		m.PrefillTokensPerSecond = perSecond(m.PrefillComputed, m.PrefillSeconds)
+		m.DecodeTokensPerSecond = perSecond(m.GeneratedTokens, m.DecodeSeconds)
+		rep.SequentialSeconds += m.TotalSeconds
+		rep.Models = append(rep.Models, *m)
+	}
+	slices.SortFunc(rep.Models, func(a, b modelReport) int { return strings.Compare(a.Model, b.Model) })
+	if rep.WallSeconds > 0 {
+		rep.SpeedUp = rep.SequentialSeconds / rep.WallSeconds
+		rep.JobsPerMinute = float64(rep.Succeeded) / rep.WallSeconds * 60
+		rep.TokensPerSecond = perSecond(generated, rep.WallSeconds)
+	}
+	for w, n := range warnings {
+		rep.Warnings = append(rep.Warnings, fmt.Sprintf("%s (%d of %d jobs)", w, n, rep.Jobs))
+	}
+	slices.Sort(rep.Warnings)
+	return rep
+}
+
+func (m *modelReport) add(r *jobs.Result) {
+	m.Jobs++
+	if r.Status != jobs.Succeeded {
+		return
+	}
+	u, t := r.Usage, r.Timings
+	m.Succeeded++
+	m.Methods[r.Method]++
+	m.PromptTokens += u.PromptTokens
+	m.PrefillComputed += u.PrefillComputed
+	m.HandedOver += u.HandedOver
+	m.DecodeComputed += u.DecodeComputed
+	m.GeneratedTokens += u.GeneratedTokens
+	m.PrefillSeconds += t.PrefillSeconds
+	m.TransferSeconds += t.TransferSeconds
+	m.DecodePrefillSeconds += t.DecodePrefillSeconds
+	m.DecodeSeconds += t.DecodeSeconds
+	m.TotalSeconds += t.PrefillSeconds + t.TransferSeconds + t.DecodePrefillSeconds + t.DecodeSeconds
+}
+
+func perSecond(tokens int, seconds float64) float64 {
+	return engine.PerSecond(tokens, time.Duration(seconds*float64(time.Second)))
+}
+
+// writeTo prints the report for a person.
+func (rep *report) writeTo(w io.Writer) error {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")+"\t") }
+	width := len("model")
+	for _, m := range rep.Models {
+		width = max(width, utf8.RuneCountInString(m.Model))
+	}
+	row(fmt.Sprintf("%-*s", width, "model"), "jobs", "in tok", "prefill s", "tok/s", "again s", "out tok", "decode s", "tok/s", "total s")
+	for _, m := range rep.Models {
+		row(fmt.Sprintf("%-*s", width, m.Model), fmt.Sprintf("%d/%d", m.Succeeded, m.Jobs),
+			fmt.Sprint(m.PromptTokens), figure(m.PrefillSeconds), figure(m.PrefillTokensPerSecond), figure(m.DecodePrefillSeconds),
+			fmt.Sprint(m.GeneratedTokens), figure(m.DecodeSeconds), figure(m.DecodeTokensPerSecond), figure(m.TotalSeconds))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&text, "(sums over the jobs; again: prompt computed a second time on the decode machine)\n\n")
+	for _, m := range rep.Models {
+		for _, method := range []jobs.Method{jobs.MethodDisaggregated, jobs.MethodLocal, jobs.MethodFallback} {
+			if n := m.Methods[method]; n > 0 {
+				fmt.Fprintf(&text, "%s: %d %s\n", m.Model, n, method)
+			}
+		}
+	}
+	for _, warning := range rep.Warnings {
+		fmt.Fprintf(&text, "warning: %s\n", warning)
+	}
+	fmt.Fprintf(&text, "combined: %d of %d jobs succeeded in %s (%.1f jobs/min, %s generated)\n",
+		rep.Succeeded, rep.Jobs, secs(rep.WallSeconds), rep.JobsPerMinute, rate(rep.TokensPerSecond))
+	fmt.Fprintf(&text, "sequential: %s, so %.2f× as fast\n  baseline: %s\n", secs(rep.SequentialSeconds), rep.SpeedUp, rep.Baseline)
+	_, err := io.WriteString(w, inert(text.String()))
+	return err
+}

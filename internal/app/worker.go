@@ -1,0 +1,300 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+	"tandem/internal/pipeline"
+	"tandem/internal/queue"
+	"tandem/internal/telemetry"
+	"tandem/internal/workerhttp"
+)
+
+// healthEvery is how often a worker asks its engine whether it still can work.
+const healthEvery = 5 * time.Second
+
+// WorkerConfig is what a [Worker] is made of.
+type WorkerConfig struct {
+	Role   jobs.Stage // prefill or decode
+	Flags  WorkerFlags
+	Engine engine.Engine // nil: made from the flags
+	Timing queue.Timing  // zero: the defaults
+	Log    *slog.Logger
+}
+
+// Worker is one worker process: one engine, one model, one role, the queue on one side and the
+// HTTP API on the other.
+type Worker struct {
+	role    jobs.Stage
+	flags   WorkerFlags
+	id      string
+	started time.Time
+	log     *slog.Logger
+	engine  engine.Engine
+	monitor *engine.Monitor
+	slots   *engine.Slots
+	rates   *pipeline.Rates
+	stage   *pipeline.Stage
+	metrics *telemetry.Metrics
+	queue   *queue.Worker
+	conn    *queue.Conn
+	addr    string
+	http    *http.Server
+
+	cleanup []func() // last in, first out
+
+	mu       sync.Mutex
+	draining bool
+}
+
+// StartWorker starts a worker up to the point where it takes jobs as soon as its engine is ready.
+// What it had started when something failed is stopped again. [Worker.Run] must follow.
+func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
+	if err := c.Flags.complete(); err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		role: c.Role, flags: c.Flags, started: time.Now(),
+		id:  fmt.Sprintf("%s-%s", jobs.EncodeToken(c.Flags.Machine), strings.ToLower(rand.Text()[:6])),
+		log: c.Log.With("role", c.Role, "model", c.Flags.Model),
+	}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+
+	if w.engine = c.Engine; w.engine == nil {
+		if w.engine, err = newEngine(ctx, w.flags, w.log); err != nil {
+			return nil, err
+		}
+		w.onClose("engine", w.engine.Close)
+	}
+	w.slots = engine.NewSlots(w.flags.Slots)
+	w.rates = &pipeline.Rates{}
+	w.metrics = telemetry.NewMetrics(w.role, w.flags.Model, telemetry.Gauges{Slots: w.slots.Size, Busy: w.slots.Busy})
+	w.monitor = engine.NewMonitor(w.engine, healthEvery, w.log)
+	w.stage = pipeline.New(pipeline.Config{
+		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Log: w.log,
+		About: func() engine.Description { return w.monitor.Health().Description },
+	})
+
+	w.conn, err = queue.Connect(ctx, queue.Config{
+		URL: w.flags.NATS, Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA,
+		Name: "tandem-" + string(w.role) + " " + w.id, Log: w.log, Timing: c.Timing,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.onClose("nats", func() error { w.conn.Close(); return nil })
+	if err := w.conn.EnsureStreams(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.waitForEngine(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.listen(ctx); err != nil {
+		return nil, err
+	}
+	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
+		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
+		Run: w.run, Slots: w.slots, Ready: w.monitor.Ready, Describe: w.presence,
+		DrainLimit: w.flags.DrainLimit, Log: w.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Addr is where the HTTP API listens.
+func (w *Worker) Addr() string { return w.addr }
+
+// ID is the worker's id, unique among all workers.
+func (w *Worker) ID() string { return w.id }
+
+// Run works until the context ends, then drains: running jobs may finish, or are handed back.
+func (w *Worker) Run(ctx context.Context) error {
+	defer w.close()
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer stop()
+	watchers.Go(func() { w.monitor.Run(watch) })
+	watchers.Go(func() { w.announceChanges(watch) })
+	watchers.Go(func() {
+		select {
+		case <-ctx.Done():
+			w.drain()
+		case <-watch.Done():
+		}
+	})
+	notifySystemd("READY=1")
+	w.log.Info("worker started", "worker", w.id, "http", w.addr, "slots", w.flags.Slots, "engine", w.flags.Engine)
+	err := w.queue.Run(ctx)
+	w.log.Info("worker stopped", "worker", w.id)
+	return err
+}
+
+// Abort ends running jobs at once and hands them back.
+func (w *Worker) Abort() { w.queue.Abort() }
+
+func (w *Worker) drain() {
+	w.mu.Lock()
+	w.draining = true
+	w.mu.Unlock()
+	notifySystemd("STOPPING=1")
+	w.log.Info("draining", "busy", w.slots.Busy(), "limit", w.flags.DrainLimit)
+	w.queue.Changed()
+}
+
+func (w *Worker) isDraining() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.draining
+}
+
+// waitForEngine returns once the engine can work. One that cannot be reached gets some time to
+// come up; a model that it does not have is final.
+func (w *Worker) waitForEngine(ctx context.Context) error {
+	deadline := time.Now().Add(w.flags.StartTimeout)
+	for {
+		err := w.monitor.Check(ctx)
+		switch {
+		case err == nil:
+			w.metrics.EngineUp(true)
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case jobs.Classify(err) == jobs.Permanent, time.Now().After(deadline):
+			return err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// announceChanges tells the other side at once when the engine goes down or comes back.
+func (w *Worker) announceChanges(ctx context.Context) {
+	for {
+		changed := w.monitor.Changed()
+		w.metrics.EngineUp(w.monitor.Health().State == engine.Ready)
+		w.queue.Changed()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// run is one task: the stage, measured and logged.
+func (w *Worker) run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+	start := time.Now()
+	o, err := w.stage.Run(ctx, t)
+	took := time.Since(start)
+	w.metrics.Task(t, took, o, err)
+	log := w.log.With("job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", took.Seconds())
+	if err == nil {
+		log.Info("task done")
+		return o, nil
+	}
+	log.Warn("task failed", "code", jobs.CodeOf(err), "class", jobs.Classify(err).String(), "err", err)
+	if ctx.Err() == nil && jobs.Classify(err) != jobs.Permanent {
+		w.monitor.Suspect()
+	}
+	return o, err
+}
+
+// presence is what the others see of this worker.
+func (w *Worker) presence() queue.Presence {
+	h := w.monitor.Health()
+	state := string(h.State)
+	if w.isDraining() {
+		state = "draining"
+	}
+	prefill, decode := w.rates.Snapshot()
+	return queue.Presence{
+		Worker: w.id, Machine: w.flags.Machine, Role: w.role, Model: w.flags.Model,
+		Engine: h.Description.Engine, EngineVersion: h.Description.Version, ModelDigest: h.Description.ModelDigest,
+		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
+		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
+		Version: Version(), Started: w.started.UTC(),
+		Rates: map[string]float64{"prefill_tokens_per_second": prefill, "decode_tokens_per_second": decode},
+	}
+}
+
+// takesJobs is nil if the worker takes jobs.
+func (w *Worker) takesJobs() error {
+	switch h := w.monitor.Health(); {
+	case w.isDraining():
+		return jobs.ErrDraining
+	case h.State != engine.Ready:
+		return fmt.Errorf("the engine is %s: %s", h.State, h.Problem)
+	case !w.conn.Connected():
+		return fmt.Errorf("no connection to NATS at %s", w.flags.NATS)
+	}
+	return nil
+}
+
+func (w *Worker) listen(ctx context.Context) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", w.flags.HTTP)
+	if err != nil {
+		return jobs.Errorf(jobs.CodeInvalid, "listen for HTTP on %s; give another address with --http: %w", w.flags.HTTP, err)
+	}
+	w.addr = l.Addr().String()
+	w.http = &http.Server{
+		Handler: workerhttp.New(workerhttp.Config{
+			Role: w.role, Model: w.flags.Model, Machine: w.flags.Machine, Engine: w.engine, Slots: w.slots,
+			Health: w.monitor.Health, Ready: w.takesJobs, Metrics: w.metrics.Handler(), Count: w.metrics.HTTP, Log: w.log,
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := w.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			w.log.Error("http server stopped", "err", err)
+		}
+	}()
+	w.onClose("http", func() error {
+		defer func() { <-served }()
+		limit, cancel := context.WithTimeout(context.Background(), w.flags.DrainLimit)
+		defer cancel()
+		if err := w.http.Shutdown(limit); err != nil {
+			return w.http.Close()
+		}
+		return nil
+	})
+	return nil
+}
+
+// onClose pushes a clean-up; the last pushed runs first.
+func (w *Worker) onClose(name string, f func() error) {
+	w.cleanup = append(w.cleanup, func() {
+		if err := f(); err != nil {
+			w.log.Warn("stop "+name, "err", err)
+		}
+	})
+}
+
+func (w *Worker) close() {
+	for len(w.cleanup) > 0 {
+		last := len(w.cleanup) - 1
+		w.cleanup[last]()
+		w.cleanup = w.cleanup[:last]
+	}
+}

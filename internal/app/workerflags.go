@@ -1,0 +1,89 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tandem/internal/jobs"
+)
+
+// WorkerFlags are the settings of a worker. Every one is a flag, an environment variable and a key
+// of the configuration file.
+type WorkerFlags struct {
+	NATS  string `name:"nats" env:"TANDEM_NATS" default:"nats://127.0.0.1:4222" help:"NATS server, several separated by commas." placeholder:"URL"`
+	Creds string `env:"TANDEM_CREDS" help:"NATS credentials file." placeholder:"FILE"`
+	NKey  string `name:"nkey" env:"TANDEM_NKEY" help:"NATS nkey seed file." placeholder:"FILE"`
+	TLSCA string `name:"tls-ca" env:"TANDEM_TLS_CA" help:"Certificate authority of the NATS server." placeholder:"FILE"`
+
+	Model       string `env:"TANDEM_MODEL" required:"" help:"Model that this worker serves, for example qwen3-coder:30b." placeholder:"NAME"`
+	Engine      string `env:"TANDEM_ENGINE" enum:"ollama,llamacpp" default:"ollama" help:"Engine beside this worker: ollama or llamacpp."`
+	EngineURL   string `name:"engine-url" env:"TANDEM_ENGINE_URL" help:"Engine that runs already; http://127.0.0.1:11434 for ollama if not given." placeholder:"URL"`
+	ModelFile   string `name:"model-file" env:"TANDEM_MODEL_FILE" help:"GGUF file for which to start and watch a llama-server of our own." placeholder:"FILE"`
+	LlamaServer string `name:"llama-server" env:"TANDEM_LLAMA_SERVER" default:"llama-server" help:"Program to start for --model-file." placeholder:"FILE"`
+	Slots       int    `env:"TANDEM_SLOTS" default:"1" help:"Requests that the engine computes at once."`
+	NumCtx      int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
+	Threads     int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
+	Handover    string `env:"TANDEM_HANDOVER" enum:"auto,context" default:"auto" help:"What prefill gives decode: auto, or context to have Ollama's context sent literally."`
+
+	HTTP         string        `name:"http" env:"TANDEM_HTTP" default:"${http}" help:"Address of the HTTP API; use the machine's own to be reached from others." placeholder:"ADDR"`
+	Machine      string        `env:"TANDEM_MACHINE" help:"Name of this machine in results and status; the host name if not given." placeholder:"NAME"`
+	StateDir     string        `name:"state-dir" env:"TANDEM_STATE_DIR" type:"path" help:"Folder for logs of a started engine and what is worth keeping; the user's cache if not given." placeholder:"DIR"`
+	StartTimeout time.Duration `name:"start-timeout" env:"TANDEM_START_TIMEOUT" default:"30s" help:"How long to wait for an engine that cannot be reached before giving up."`
+	DrainLimit   time.Duration `name:"drain-limit" env:"TANDEM_DRAIN_LIMIT" default:"60s" help:"How long running jobs may take to finish after SIGTERM; then they are handed back."`
+	LogFormat    string        `name:"log-format" env:"TANDEM_LOG_FORMAT" enum:"auto,text,json" default:"auto" help:"Log as text or json; auto is text on a terminal."`
+	LogLevel     slog.Level    `name:"log-level" env:"TANDEM_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+
+	Config      kong.ConfigFlag  `env:"TANDEM_CONFIG" help:"YAML file with any of these settings, keys named like the flags." placeholder:"FILE"`
+	PrintConfig bool             `name:"print-config" help:"Print the effective settings as such a file and exit."`
+	Version     kong.VersionFlag `help:"Print the version and exit."`
+}
+
+// complete checks the settings and fills what is derived.
+func (f *WorkerFlags) complete() error {
+	var err error
+	if f.Model, err = jobs.CanonicalModel(f.Model); err != nil {
+		return err
+	}
+	switch {
+	case f.Engine == "ollama" && f.ModelFile != "":
+		return jobs.Errorf(jobs.CodeInvalid, "model-file is for --engine llamacpp; Ollama has its models by name (ollama pull %s)", f.Model)
+	case f.Engine == "llamacpp" && f.ModelFile == "" && f.EngineURL == "":
+		return jobs.Errorf(jobs.CodeInvalid, "engine llamacpp needs --engine-url of a running llama-server, or --model-file to start one")
+	case f.ModelFile != "" && f.EngineURL != "":
+		return jobs.Errorf(jobs.CodeInvalid, "engine-url and model-file are both set; give one")
+	case f.Slots < 1 || f.Slots > 256:
+		return jobs.Errorf(jobs.CodeInvalid, "slots is %d; want 1 to 256", f.Slots)
+	case f.NumCtx < 256:
+		return jobs.Errorf(jobs.CodeInvalid, "num-ctx is %d; want at least 256 tokens", f.NumCtx)
+	}
+	if f.Engine == "ollama" && f.EngineURL == "" {
+		f.EngineURL = "http://127.0.0.1:11434"
+	}
+	if f.EngineURL != "" {
+		if u, err := url.Parse(f.EngineURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", f.EngineURL)
+		}
+	}
+	if _, _, err := net.SplitHostPort(f.HTTP); err != nil {
+		return jobs.Errorf(jobs.CodeInvalid, "http is %q; want host:port such as 127.0.0.1:8000", f.HTTP)
+	}
+	if f.Machine == "" {
+		if f.Machine, err = os.Hostname(); err != nil {
+			return fmt.Errorf("machine: %w; give --machine", err)
+		}
+	}
+	if f.StateDir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("state-dir: %w; give --state-dir", err)
+		}
+		f.StateDir = cache + "/tandem/" + jobs.EncodeToken(f.Model)
+	}
+	return nil
+}
