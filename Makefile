@@ -9,6 +9,9 @@ DEMO        := bin/submitter --local batch examples/class/jobs.jsonl --out demo-
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 
+# What checks deploy/: systemd's own check of units (macOS has plutil for plists), and a certificate authority.
+DEPLOY_NEEDS := openssl $(if $(filter Linux,$(shell uname -s)),systemd-analyze)
+
 # Two packages at a time, on any machine: real engines and time limits share the cores with the race detector.
 GOTEST := go test -p 2
 
@@ -20,6 +23,10 @@ help: ## list the targets
 build: ## the commands, into bin/
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+.PHONY: nats
+nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/: for a deployment
+	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' github.com/nats-io/nats-server/v2 github.com/nats-io/nkeys/nk
+
 .PHONY: test
 test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
 	$(GOTEST) -race -timeout 15m ./...
@@ -30,7 +37,7 @@ test-short: ## only the packages that need no engine: seconds, for the edit loop
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
-	@tools/needs.sh $(if $(wildcard /etc/debian_version),systemd-analyze) shellcheck
+	@tools/needs.sh $(DEPLOY_NEEDS) shellcheck
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change (make fmt):"; echo "$$files"; exit 1; }
 	go vet ./...
 	$(STATICCHECK) ./...
@@ -62,7 +69,7 @@ clean: ## remove what the targets above made (engines stay in their cache)
 # Real engines for tests and demo: found or fetched once, then cached. Whoever uses them asks the script again where they are.
 .PHONY: engines
 engines:
-	@tools/needs.sh cc curl
+	@tools/needs.sh cc curl $(DEPLOY_NEEDS)
 	scripts/engines.sh >/dev/null
 
 # The NATS client for JavaScript, for the test of docs/PROTOCOL.md.

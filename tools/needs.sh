@@ -10,7 +10,7 @@ package() {
     apt/node) echo nodejs ;;
     apt/systemd-analyze) echo systemd ;;
     brew/npm) echo node ;;
-    apt/curl | apt/npm | apt/shellcheck | brew/curl | brew/node | brew/shellcheck) echo "$2" ;;
+    apt/curl | apt/npm | apt/openssl | apt/shellcheck | brew/curl | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
     *) return 1 ;; # no package: the caller is told
   esac
 }

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# What the scripts beside this one share: which service is meant, and how this machine's service manager is spoken to.
+# Sourced, not run. After `service "$@"`: $id is the service's name in files (prefill-qwen3-coder, or nats) and $unit its name
+# for systemd or launchd.
+# shellcheck disable=SC2034 # what is set here is used there
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+deploy=$(dirname "$here")
+system=$(uname -s)
+
+service() {
+  local role=${1:-} name=${2:-}
+  case $role in
+    nats) id=nats ;;
+    prefill | decode)
+      [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || usage "name the model, in short and without a colon: qwen3-coder for qwen3-coder:30b"
+      id=$role-$name
+      ;;
+    *) usage "the first argument must be prefill, decode or nats" ;;
+  esac
+  case $system in
+    Linux) if [ "$role" = nats ]; then unit=tandem-nats.service; else unit=tandem-$role@$name.service; fi ;;
+    Darwin) if [ "$role" = nats ]; then unit=tandem.nats; else unit=tandem.$role.$name; fi ;;
+    *) fail "$system is neither Linux nor macOS" ;;
+  esac
+}
+
+usage() {
+  echo "$(basename "$0"): $1" >&2
+  echo "usage: $(basename "$0") prefill|decode NAME${arguments:+ $arguments}" >&2
+  echo "       $(basename "$0") nats" >&2
+  exit 2
+}
+
+fail() {
+  echo "$(basename "$0"): $1" >&2
+  exit 1
+}
+
+as_root() { [ "$(id -u)" -eq 0 ] || fail "must run as root: sudo $0 $*"; }
+
+plist() { echo "/Library/LaunchDaemons/$unit.plist"; }
