@@ -1,0 +1,216 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tandem/internal/jobs"
+	"tandem/internal/natsembed"
+	"tandem/internal/ollama"
+	"tandem/internal/queue"
+	"tandem/internal/standin"
+	"tandem/internal/tinymodel"
+)
+
+// Engines that local mode can run on; empty means to choose.
+const (
+	LocalOllama   = "ollama"
+	LocalLlamaCPP = "llamacpp"
+	LocalStandIn  = "standin"
+)
+
+// localNumCtx is the context of the stand-ins: enough for the example class, small enough for any machine.
+const localNumCtx = 8192
+
+// LocalOptions describe a whole system in one process.
+type LocalOptions struct {
+	Dir       string   // NATS store, kept; empty: a private temporary folder, removed at Stop
+	Port      int      // of the NATS server; 0: a free one
+	NATSOnly  bool     // no workers
+	Engine    string   // ollama, llamacpp, standin; empty: an Ollama that runs on this machine and has the models, else stand-ins
+	EngineURL string   // of a running engine
+	ModelFile string   // GGUF file, for llamacpp
+	Models    []string // to serve; empty: the two of the original installation
+	Log       *slog.Logger
+	Say       func(format string, args ...any) // tells the user what must be known
+}
+
+// Local is a running system: an embedded NATS server and, per model, a prefill and a decode worker.
+type Local struct {
+	nats    *natsembed.Server
+	plan    jobs.Plan
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+	cleanup []func() error
+}
+
+// StartLocal starts the whole system and returns when it takes jobs.
+func StartLocal(ctx context.Context, o LocalOptions) (_ *Local, err error) {
+	l := &Local{plan: jobs.PlanDisaggregated}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Stop())
+		}
+	}()
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "tandem-"); err != nil {
+			return nil, fmt.Errorf("make store: %w", err)
+		}
+		l.cleanup = append(l.cleanup, func() error { return os.RemoveAll(o.Dir) })
+	}
+	l.nats, err = natsembed.Start(ctx, natsembed.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.Port, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	l.cleanup = append(l.cleanup, func() error { l.nats.Stop(); return nil })
+	if o.NATSOnly {
+		return l, l.createStreams(ctx, o.Log)
+	}
+	if len(o.Models) == 0 {
+		o.Models = []string{standin.CodeModel, standin.FeedbackModel}
+	}
+	for i, m := range o.Models {
+		if o.Models[i], err = jobs.CanonicalModel(m); err != nil {
+			return nil, err
+		}
+	}
+	prefill, decode, err := l.engines(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.startWorkers(ctx, o, prefill, decode)
+}
+
+// URL is the address of the NATS server.
+func (l *Local) URL() string { return l.nats.URL() }
+
+// Plan is what jobs should ask for: local if there is but one engine for both phases.
+func (l *Local) Plan() jobs.Plan { return l.plan }
+
+// Stop drains the workers and ends everything that was started.
+func (l *Local) Stop() error {
+	if l.cancel != nil {
+		l.cancel()
+		l.workers.Wait()
+	}
+	var errs []error
+	for _, f := range slices.Backward(l.cleanup) {
+		errs = append(errs, f())
+	}
+	l.cleanup = nil
+	return errors.Join(errs...)
+}
+
+// createStreams makes the streams that a server without workers would not have yet.
+func (l *Local) createStreams(ctx context.Context, log *slog.Logger) error {
+	c, err := queue.Connect(ctx, queue.Config{URL: l.URL(), Name: "tandem-local", Log: log})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.EnsureStreams(ctx)
+}
+
+// engines returns the settings of the two roles' engines, starting stand-ins if need be.
+func (l *Local) engines(ctx context.Context, o *LocalOptions) (prefill, decode WorkerFlags, err error) {
+	shared := WorkerFlags{Engine: o.Engine, EngineURL: o.EngineURL, ModelFile: o.ModelFile, NumCtx: 32768}
+	if o.Engine == "" && o.EngineURL != "" {
+		shared.Engine = LocalOllama
+	}
+	if o.Engine == "" && o.ModelFile != "" {
+		shared.Engine = LocalLlamaCPP
+	}
+	if shared.Engine == "" && hasModels(ctx, o.Models) {
+		shared.Engine = LocalOllama
+		o.Say("using the Ollama on this machine")
+	}
+	if shared.Engine == LocalOllama || shared.Engine == LocalLlamaCPP {
+		l.plan = jobs.PlanLocal
+		o.Say("one engine for both phases: plan local")
+		if shared.Engine == LocalLlamaCPP && shared.ModelFile != "" {
+			engines, err := standin.Find(ctx, standin.Options{Log: os.Stderr})
+			shared.LlamaServer = engines.LlamaServer
+			return shared, shared, err
+		}
+		return shared, shared, nil
+	}
+	return l.standIns(ctx, o)
+}
+
+// hasModels reports whether an Ollama with all the models runs on this machine.
+func hasModels(ctx context.Context, models []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, m := range models {
+		e, err := ollama.New(ollama.Options{URL: "http://127.0.0.1:11434", Model: m, NumCtx: 32768})
+		if err != nil {
+			return false
+		}
+		if _, err := e.Describe(ctx); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// standIns starts two real Ollamas with small models, as the two machines.
+func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode WorkerFlags, err error) {
+	for _, m := range o.Models {
+		if m != standin.CodeModel && m != standin.FeedbackModel {
+			return prefill, decode, jobs.Errorf(jobs.CodeUnknownModel,
+				"model %s has no stand-in; local mode has %s and %s. For real text run an Ollama on this machine and: ollama pull %s",
+				m, standin.CodeModel, standin.FeedbackModel, m)
+		}
+	}
+	o.Say("STAND-INS: two real Ollamas run small models with random weights under the names %s; their text is gibberish, all else is real",
+		strings.Join(o.Models, " and "))
+	found, err := standin.Find(ctx, standin.Options{Log: os.Stderr})
+	if err != nil {
+		return prefill, decode, err
+	}
+	flags := [2]WorkerFlags{}
+	for i, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		server, err := standin.StartOllama(ctx, standin.OllamaOptions{
+			Engines: found, Dir: filepath.Join(o.Dir, "ollama-"+string(role)), Log: o.Log,
+			Models: map[string]tinymodel.Spec{standin.CodeModel: tinymodel.Tiny, standin.FeedbackModel: tinymodel.Tiny},
+		})
+		if err != nil {
+			return prefill, decode, err
+		}
+		l.cleanup = append(l.cleanup, server.Stop)
+		flags[i] = WorkerFlags{Engine: LocalOllama, EngineURL: server.URL(), NumCtx: localNumCtx, Threads: 1}
+	}
+	return flags[0], flags[1], nil
+}
+
+// startWorkers starts a prefill and a decode worker per model and returns when all take jobs.
+func (l *Local) startWorkers(ctx context.Context, o LocalOptions, prefill, decode WorkerFlags) error {
+	var run context.Context
+	run, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, model := range o.Models {
+		for role, flags := range map[jobs.Stage]WorkerFlags{jobs.RolePrefill: prefill, jobs.RoleDecode: decode} {
+			flags.NATS, flags.Model, flags.Machine = l.URL(), model, "local-"+string(role)
+			flags.Slots, flags.HTTP = 1, "127.0.0.1:0"
+			flags.StateDir = filepath.Join(o.Dir, string(role)+"-"+jobs.EncodeToken(model))
+			flags.StartTimeout, flags.DrainLimit = 30*time.Second, 10*time.Second
+			w, err := StartWorker(run, WorkerConfig{Role: role, Flags: flags, Log: o.Log})
+			if err != nil {
+				return err
+			}
+			l.workers.Go(func() {
+				if err := w.Run(run); err != nil {
+					o.Log.Error("worker failed", "worker", w.ID(), "err", err)
+				}
+			})
+		}
+	}
+	return nil
+}
