@@ -9,10 +9,10 @@ service "$@"
 as_root "$@"
 bin=$deploy/../bin
 
-# keep installs a configuration file that only root and the services may read, unless there is one.
+# keep installs a configuration file, unless there is one. None holds a secret: keys are files of their own.
 keep() {
   if [ -e "$2" ]; then echo "kept      $2"; else
-    install -m 0640 -o root -g "$group" "$1" "$2"
+    install -m 0644 "$1" "$2"
     echo "installed $2"
   fi
 }
@@ -50,7 +50,7 @@ account() {
 
 account
 mkdir -p /usr/local/bin
-install -d -m 0750 -o root -g "$group" /etc/tandem
+install -d -m 0755 /etc/tandem
 install -d -m 0700 -o "$group" -g "$group" /var/lib/tandem
 keep "$deploy/sample/tandem.env" /etc/tandem/tandem.env
 replace 0755 "$bin/submitter" /usr/local/bin/submitter
