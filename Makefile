@@ -29,11 +29,12 @@ nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/
 
 .PHONY: test
 test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
+	@tools/needs.sh cc $(DEPLOY_NEEDS)
 	$(GOTEST) -race -timeout 15m ./...
 
 .PHONY: test-short
 test-short: ## only the packages that need no engine: seconds, for the edit loop
-	$(GOTEST) ./internal/arch ./internal/jobs ./internal/queue ./internal/pipeline ./internal/handover ./internal/telemetry ./examples/... ./deploy
+	$(GOTEST) $$(go list ./... | grep -vE '^tandem/(internal/(app|llamacpp|ollama|standin)|test)(/|$$)')
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
@@ -69,7 +70,7 @@ clean: ## remove what the targets above made (engines stay in their cache)
 # Real engines for tests and demo: found or fetched once, then cached. Whoever uses them asks the script again where they are.
 .PHONY: engines
 engines:
-	@tools/needs.sh cc curl $(DEPLOY_NEEDS)
+	@command -v ollama >/dev/null || tools/needs.sh cc c++
 	scripts/engines.sh >/dev/null
 
 # The NATS client for JavaScript, for the test of docs/PROTOCOL.md.

@@ -7,10 +7,11 @@ set -euo pipefail
 package() {
   case "$1/$2" in
     apt/cc) echo gcc libc6-dev ;;
+    apt/c++) echo g++ ;;
     apt/node) echo nodejs ;;
     apt/systemd-analyze) echo systemd ;;
     brew/npm) echo node ;;
-    apt/curl | apt/npm | apt/openssl | apt/shellcheck | brew/curl | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
+    apt/npm | apt/openssl | apt/shellcheck | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
     *) return 1 ;; # no package: the caller is told
   esac
 }
@@ -29,7 +30,7 @@ fi
 packages=()
 for command in "${missing[@]}"; do
   if ! found=$(package "$manager" "$command"); then
-    echo "needs: please install $command by hand ($manager has no package for it; for cc on macOS: xcode-select --install)" >&2
+    echo "needs: please install $command by hand ($manager has no package for it; for cc and c++ on macOS: xcode-select --install)" >&2
     exit 1
   fi
   read -ra words <<<"$found"
