@@ -1,0 +1,172 @@
+package ollama
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// drainTime is how long a finished answer's connection may take to become reusable.
+const drainTime = 100 * time.Millisecond
+
+// Generate runs both phases on this server.
+func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.Emit) (engine.Completion, error) {
+	c, _, err := e.generate(ctx, "generate", req, e.wire(req), emit)
+	return c, err
+}
+
+// Prefill computes the prompt by asking for one token. It hands over the context that Ollama
+// returns, if it does (its chat API does not), and that token's text, thinking included.
+func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
+	one := req
+	one.Options.NumPredict = new(1)
+	c, context, err := e.generate(ctx, "prefill", one, e.wire(one), func(string, string) error { return nil })
+	if err != nil {
+		return engine.Prefilled{}, err
+	}
+	p := engine.Prefilled{
+		Kind: jobs.KindContext, Context: context, FirstToken: c.Thinking + c.Text,
+		PromptTokens: c.PromptTokens, CachedTokens: c.CachedTokens, ComputedTokens: c.ComputedTokens,
+		Duration: c.PrefillDuration, ModelDigest: e.digest(ctx),
+	}
+	if len(context) == 0 {
+		p.Kind, p.Note = jobs.KindNone, "Ollama's chat API returns no token ids"
+	}
+	if e.handover == HandoverContext {
+		if reason := e.whyNotLiteral(ctx, req, p); reason == "" {
+			p.Literal = true
+		} else {
+			p.Note = "the context is not sent literally: " + reason
+		}
+	}
+	return p, nil
+}
+
+// Decode generates the text of a prompt that was prefilled elsewhere, by sending the original
+// request to this server; see [HandoverContext] for the exception. A first token other than the
+// prefill server's, where it is determined, and another model are warnings.
+func (e *Engine) Decode(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
+	var warnings []string
+	here := e.digest(ctx)
+	same := from.ModelDigest == "" || here == "" || from.ModelDigest == here
+	if !same {
+		warnings = append(warnings, fmt.Sprintf("the model's digest is %.12s here and %.12s on the prefill machine: pull the same one on both", here, from.ModelDigest))
+	}
+	if from.Literal && same && literalRequest(req) == "" && len(from.Context) > 1 && from.FirstToken != "" {
+		return e.continueFrom(ctx, req, from, emit)
+	}
+	c, _, err := e.generate(ctx, "decode", req, e.wire(req), emit)
+	if err != nil {
+		return c, err
+	}
+	if !agrees(req, from.FirstToken, c.Thinking+c.Text) {
+		warnings = append(warnings, "the first token differs from the prefill machine's: the two engines do not compute the same; compare their versions and settings")
+	}
+	c.Warnings = append(c.Warnings, warnings...)
+	return c, nil
+}
+
+// agrees reports whether a text begins with the token that prefill saw. Only a greedy or seeded
+// request determines it. A stop word may have cut the token itself short.
+func agrees(req engine.Request, first, text string) bool {
+	o := req.Options
+	determined := o.Temperature != nil && *o.Temperature == 0 || o.Seed != nil
+	first, text = strings.TrimSpace(first), strings.TrimSpace(text)
+	if !determined || strings.HasPrefix(text, first) {
+		return true
+	}
+	whole := !strings.ContainsRune(first, '\uFFFD') // not a part of a character, of which only the replacement was seen
+	return !whole || len(o.Stop) > 0 && strings.HasPrefix(first, text)
+}
+
+// generate runs one request and returns what came of it and the context that Ollama returned.
+func (e *Engine) generate(ctx context.Context, doing string, req engine.Request, w wire, emit engine.Emit) (engine.Completion, []int, error) {
+	if ctx.Err() != nil {
+		return engine.Completion{}, nil, context.Cause(ctx)
+	}
+	if err := e.check(req); err != nil {
+		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
+	}
+	within, cancel := context.WithCancel(ctx) // closes the connection, whatever happens
+	defer cancel()
+
+	path := pathGenerate
+	if len(w.Messages) > 0 {
+		path = pathChat
+	}
+	start := time.Now()
+	resp, err := e.client.post(within, path, w)
+	if err != nil {
+		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
+	}
+	defer resp.Body.Close()
+
+	r := receiver{start: start, req: req, emit: emit}
+	last, err := readStream(resp.Body, func(a answer) error {
+		if ctx.Err() != nil { // lines that were buffered do not outlive the request
+			return context.Cause(ctx)
+		}
+		return r.take(a)
+	})
+	switch {
+	case r.stopped != nil:
+		return engine.Completion{}, nil, r.stopped
+	case err == nil && last.DoneReason != "stop" && last.DoneReason != "length":
+		err = jobs.Errorf(jobs.CodeEngineFailed, "done_reason is neither stop nor length: Ollama generated nothing")
+	}
+	if err != nil {
+		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
+	}
+	// A connection can be used again once its end was read.
+	patience := time.AfterFunc(drainTime, cancel)
+	_, _ = io.CopyN(io.Discard, resp.Body, maxError)
+	patience.Stop()
+
+	c := r.completion(last)
+	e.log.Debug("ollama answered", "for", doing, "model", e.model, "prompt_tokens", c.PromptTokens, "cached", c.CachedTokens,
+		"generated", c.GeneratedTokens, "finish", c.FinishReason, "seconds", time.Since(start).Seconds())
+	return c, last.Context, nil
+}
+
+// receiver gathers the pieces of an answer.
+type receiver struct {
+	start          time.Time
+	req            engine.Request
+	emit           engine.Emit
+	text, thinking strings.Builder
+	first          time.Duration // until the first piece
+	stopped        error         // what emit returned
+}
+
+func (r *receiver) take(a answer) error {
+	if r.req.Progress != nil {
+		r.req.Progress()
+	}
+	text, thinking := a.text()
+	if (text != "" || thinking != "") && r.first == 0 {
+		r.first = time.Since(r.start)
+	}
+	r.thinking.WriteString(thinking)
+	r.text.WriteString(text)
+	if thinking != "" && r.stopped == nil {
+		r.stopped = r.emit("", thinking)
+	}
+	if text != "" && r.stopped == nil {
+		r.stopped = r.emit(text, "")
+	}
+	return r.stopped
+}
+
+func (r *receiver) completion(last answer) engine.Completion {
+	return engine.Completion{
+		Text: r.text.String(), Thinking: r.thinking.String(), FinishReason: last.DoneReason,
+		PromptTokens: last.PromptEvalCount, CachedTokens: last.cached(), ComputedTokens: last.PromptEvalCount - last.cached(),
+		GeneratedTokens: last.EvalCount, PrefillDuration: last.PromptEvalDuration, DecodeDuration: last.EvalDuration,
+		FirstToken: r.first,
+	}
+}

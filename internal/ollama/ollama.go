@@ -1,0 +1,214 @@
+// Package ollama drives a model on an Ollama server, over its HTTP API, as an engine.Engine.
+//
+// Every request says the same num_ctx, num_thread and keep_alive, since another value would restart
+// the model's runner and lose its cache, and switches off Ollama's silent shortening of prompts: a
+// prompt that does not fit is an error. An answer counts only if it ends with Ollama's own mark of
+// completion. Prompts never appear in errors or logs.
+//
+// What is handed over is the context, token ids as Ollama returns them. They are no KV cache: the
+// decode machine computes the prompt again. So by default it is sent the identical original request,
+// which gives the same text with any tokenizer, sampling, format or stop word, and the first token
+// is compared. See [HandoverContext] for the other way.
+package ollama
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// DefaultNumCtx is the context of every request, in tokens, unless [Options] says otherwise.
+const DefaultNumCtx = 32768
+
+// What Decode sends to the server.
+const (
+	// HandoverAuto sends the identical original request.
+	HandoverAuto = "auto"
+	// HandoverContext sends the token ids of the context itself, where this is known not to change
+	// the text, and otherwise the original request. It saves nothing either.
+	HandoverContext = "context"
+)
+
+// Options describes an [Engine].
+type Options struct {
+	URL       string        // of the server, such as http://127.0.0.1:11434
+	Model     string        // any way of writing it that jobs.CanonicalModel takes
+	NumCtx    int           // tokens of context a request may use, prompt and answer; 0 means DefaultNumCtx
+	NumThread int           // of the model's runner; 0 leaves it to Ollama
+	KeepAlive time.Duration // how long the model stays loaded after a request; 0 means as long as the server runs
+	Handover  string        // empty means HandoverAuto
+	HTTP      *http.Client  // nil means one of its own, without a proxy; redirects are never followed
+	Log       *slog.Logger  // nil discards
+}
+
+// Engine is one model on one Ollama server. It implements engine.Engine.
+type Engine struct {
+	client    client
+	model     string
+	numCtx    int
+	numThread int
+	keepAlive string
+	handover  string
+	log       *slog.Logger
+	known     atomic.Pointer[description] // what the server said last
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New returns the engine for a model, without asking the server anything yet.
+func New(o Options) (*Engine, error) {
+	base, err := url.Parse(o.URL)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "engine URL %q is none; want one such as http://127.0.0.1:11434", o.URL)
+	}
+	model, err := jobs.CanonicalModel(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	if o.NumCtx < 0 || o.NumThread < 0 {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "num_ctx is %d and num_thread %d; neither may be negative", o.NumCtx, o.NumThread)
+	}
+	switch o.Handover {
+	case "", HandoverAuto, HandoverContext:
+	default:
+		return nil, jobs.Errorf(jobs.CodeInvalid, "handover is %q; want auto or context", o.Handover)
+	}
+	e := &Engine{
+		client:    client{base: base, http: httpClient(o.HTTP)},
+		model:     model,
+		numCtx:    cmp.Or(o.NumCtx, DefaultNumCtx),
+		numThread: o.NumThread,
+		keepAlive: "-1s", // negative: for ever
+		handover:  o.Handover,
+		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+	}
+	if o.KeepAlive > 0 {
+		e.keepAlive = o.KeepAlive.String()
+	}
+	return e, nil
+}
+
+// httpClient returns a client that stays at the server it was given.
+func httpClient(given *http.Client) *http.Client {
+	c := http.Client{Transport: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
+	}}
+	if given != nil {
+		c = *given
+	}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
+}
+
+// Close ends idle connections. The model stays loaded as long as KeepAlive says.
+func (e *Engine) Close() error {
+	e.client.http.CloseIdleConnections()
+	return nil
+}
+
+// Load makes Ollama hold the model, with the context size that every request will ask for.
+func (e *Engine) Load(ctx context.Context) error {
+	var a answer
+	err := e.client.ask(ctx, pathGenerate, e.wire(engine.Request{}), &a)
+	if err == nil && a.DoneReason != "load" {
+		err = fmt.Errorf("done without loading: %w", errNotOllama)
+	}
+	if err != nil {
+		return e.failure(ctx, "load model "+e.model, err, engine.Request{})
+	}
+	return nil
+}
+
+// description is what the server says of itself and the model.
+type description struct {
+	version string
+	digest  string // of the model's manifest: everything that makes up the model
+	loaded  bool
+	context int // tokens, of the loaded runner
+}
+
+// Describe asks the server for its version, the model's digest and whether it is loaded. A model
+// that was never pulled is an error of code model_missing.
+func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
+	d, err := e.look(ctx)
+	if err != nil {
+		return engine.Description{}, e.failure(ctx, "describe engine", err, engine.Request{})
+	}
+	e.known.Store(&d)
+	usable := e.numCtx
+	if d.context > 0 {
+		usable = min(usable, d.context)
+	}
+	return engine.Description{
+		Engine: "ollama", Version: d.version, Model: e.model, ModelDigest: d.digest, Loaded: d.loaded,
+		ContextTokens: usable, Handover: []jobs.Kind{jobs.KindContext},
+	}, nil
+}
+
+func (e *Engine) look(ctx context.Context) (description, error) {
+	var d description
+	var version struct {
+		Version string `json:"version"`
+	}
+	if err := e.client.get(ctx, "/api/version", &version); err != nil {
+		return d, err
+	}
+	if version.Version == "" {
+		return d, fmt.Errorf("no version in /api/version: %w", errNotOllama)
+	}
+	d.version = version.Version
+
+	type listed struct {
+		Model   string `json:"model"`
+		Digest  string `json:"digest"`
+		Context int    `json:"context_length"` // of running models only
+	}
+	var pulled, running struct {
+		Models []listed `json:"models"`
+	}
+	find := func(list []listed) (listed, bool) {
+		for _, m := range list {
+			if name, err := jobs.CanonicalModel(m.Model); err == nil && strings.EqualFold(name, e.model) {
+				return m, true
+			}
+		}
+		return listed{}, false
+	}
+	if err := e.client.get(ctx, "/api/tags", &pulled); err != nil {
+		return d, err
+	}
+	m, found := find(pulled.Models)
+	if !found {
+		return d, &refusal{status: http.StatusNotFound, message: "model not found"}
+	}
+	d.digest = m.Digest
+	if err := e.client.get(ctx, "/api/ps", &running); err != nil {
+		return d, err
+	}
+	m, d.loaded = find(running.Models)
+	d.context = m.Context
+	return d, nil
+}
+
+// digest is the model's, as far as it can be learnt; no job fails for the want of it.
+func (e *Engine) digest(ctx context.Context) string {
+	if e.known.Load() == nil {
+		if _, err := e.Describe(ctx); err != nil {
+			return ""
+		}
+	}
+	return e.known.Load().digest
+}

@@ -1,0 +1,84 @@
+package ollama
+
+import (
+	"encoding/json"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// wire is a request to /api/generate or /api/chat. With neither prompt nor messages it only loads
+// the model.
+type wire struct {
+	Model     string          `json:"model"`
+	System    string          `json:"system,omitempty"`
+	Prompt    string          `json:"prompt,omitempty"`
+	Messages  []turn          `json:"messages,omitempty"`
+	Template  string          `json:"template,omitempty"`
+	Context   []int           `json:"context,omitempty"`
+	Format    json.RawMessage `json:"format,omitempty"`
+	Think     any             `json:"think,omitempty"` // a bool or a level
+	KeepAlive string          `json:"keep_alive"`
+	Truncate  bool            `json:"truncate"` // false: a prompt that is too long is an error …
+	Shift     bool            `json:"shift"`    // … and so is an answer; another value restarts the runner
+	Options   options         `json:"options"`
+}
+
+type turn struct {
+	Role    jobs.Role `json:"role"`
+	Content string    `json:"content"`
+}
+
+// options are those of the job, but for the two that are the worker's: they restart the runner
+// when they change. Options this version does not know are not sent, since they might do the same.
+type options struct {
+	NumCtx        int      `json:"num_ctx"`
+	NumThread     int      `json:"num_thread,omitempty"`
+	NumPredict    *int     `json:"num_predict,omitempty"`
+	Temperature   *float64 `json:"temperature,omitempty"`
+	Seed          *int64   `json:"seed,omitempty"`
+	TopP          *float64 `json:"top_p,omitempty"`
+	TopK          *int     `json:"top_k,omitempty"`
+	MinP          *float64 `json:"min_p,omitempty"`
+	RepeatPenalty *float64 `json:"repeat_penalty,omitempty"`
+	Stop          []string `json:"stop,omitempty"`
+}
+
+// wire writes a request the way Ollama reads it.
+func (e *Engine) wire(req engine.Request) wire {
+	o := req.Options
+	w := wire{
+		Model: e.model, System: req.System, Prompt: req.Prompt, Format: req.Format, KeepAlive: e.keepAlive,
+		Options: options{
+			NumCtx: e.numCtx, NumThread: e.numThread, NumPredict: o.NumPredict, Temperature: o.Temperature, Seed: o.Seed,
+			TopP: o.TopP, TopK: o.TopK, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,
+		},
+	}
+	for _, m := range req.Messages {
+		w.Messages = append(w.Messages, turn{m.Role, m.Content})
+	}
+	switch req.Think {
+	case "":
+	case jobs.ThinkOn, jobs.ThinkOff:
+		w.Think = req.Think == jobs.ThinkOn
+	default:
+		w.Think = req.Think
+	}
+	return w
+}
+
+// check refuses what must not reach the server: without a prompt it would load the model and say
+// that it is done, and num_predict 0 or less does not stop.
+func (e *Engine) check(req engine.Request) error {
+	o := req.Options
+	switch {
+	case req.Prompt == "" && len(req.Messages) == 0:
+		return jobs.Errorf(jobs.CodeInvalid, "the prompt is empty; give a prompt or messages")
+	case o.NumPredict != nil && *o.NumPredict < 1:
+		return jobs.Errorf(jobs.CodeInvalid, "options.num_predict is %d; want at least 1", *o.NumPredict)
+	case o.NumCtx != nil && *o.NumCtx > e.numCtx:
+		return jobs.Errorf(jobs.CodeContextOverflow,
+			"the job asks for options.num_ctx %d and this worker's context is %d: lower the one, or raise the other with --num-ctx", *o.NumCtx, e.numCtx)
+	}
+	return nil
+}
