@@ -1,0 +1,199 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// minPayload is the max_payload, in bytes, that a server needs to take every valid record.
+const minPayload = 8 << 20
+
+// Config says how to reach NATS.
+type Config struct {
+	URL    string // nats://host:4222, tls:// for TLS; several separated by commas; may hold user:password@
+	Creds  string // file with a user's JWT and nkey seed, as made by nsc
+	NKey   string // file with an nkey seed ("SU…")
+	TLSCA  string // PEM file of the authority that signed the server's certificate; the system's if empty
+	Name   string // shown by `nats server report connections`; its first word names the inboxes, for permissions
+	Timing Timing // the zero value is [DefaultTiming]
+	Log    *slog.Logger
+}
+
+// Timing holds the durations of the protocol. All programs on one server must agree on AckWait and
+// PresenceTTL, which are part of what is stored there. Tests shorten them.
+type Timing struct {
+	AckWait         time.Duration // a delivery without a sign of life for so long goes to another worker
+	InProgressEvery time.Duration // between signs of life
+	Beat            time.Duration // between presences
+	PresenceTTL     time.Duration // a worker that was silent for so long is gone
+	DeadlineGrace   time.Duration // how long after its deadline a job without result is left to the workers
+	CancelWait      time.Duration // how long a cancel waits for workers to stop their engines
+}
+
+// DefaultTiming is what every program uses unless told otherwise.
+func DefaultTiming() Timing {
+	return Timing{
+		AckWait: 12 * time.Second, InProgressEvery: 4 * time.Second, Beat: 3 * time.Second, PresenceTTL: 10 * time.Second,
+		DeadlineGrace: time.Second, CancelWait: 2 * time.Second,
+	}
+}
+
+// Conn is a connection to the queue. It reconnects for ever.
+type Conn struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	log    *slog.Logger
+	timing Timing
+	denied *atomic.Pointer[denial] // the last refused permission
+}
+
+// denial is a permission that the server refused. It tells so apart from the call that failed, which only times out.
+type denial struct {
+	err error
+	at  time.Time
+}
+
+// denialAge is how long a refused permission is taken for the cause of a time-out.
+const denialAge = 10 * time.Second
+
+// Connect connects to NATS and makes sure that the server can do the work. Every failure is of code
+// [jobs.CodeNATS], or [jobs.CodeInvalid] for a file of ours, and names the setting, its value and the remedy.
+func Connect(ctx context.Context, cfg Config) (*Conn, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Timing == (Timing{}) {
+		cfg.Timing = DefaultTiming()
+	}
+	c := &Conn{log: cfg.Log, timing: cfg.Timing, denied: new(atomic.Pointer[denial])}
+	opts, err := cfg.options(ctx, c.asyncError)
+	if err != nil {
+		return nil, err
+	}
+	if c.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
+		return nil, cfg.connectError(err)
+	}
+	if err := c.check(ctx, cfg); err != nil {
+		c.nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close closes the connection. What was published is sent first.
+func (c *Conn) Close() {
+	if c.nc.IsConnected() {
+		_ = c.nc.FlushTimeout(time.Second) // best effort: the connection is going away anyhow
+	}
+	c.nc.Close()
+}
+
+// options makes the options of the connection. The files that the settings name are read here.
+func (cfg Config) options(ctx context.Context, onError nats.ErrHandler) ([]nats.Option, error) {
+	role, _, _ := strings.Cut(cfg.Name, " ")
+	if role == "" {
+		role = "tandem"
+	}
+	log := cfg.Log
+	opts := []nats.Option{
+		nats.Name(cfg.Name),
+		nats.CustomInboxPrefix(nats.InboxPrefix + jobs.EncodeToken(role)), // permissions can tell the roles apart
+		nats.Timeout(connectTimeout(ctx)),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, 500*time.Millisecond),
+		nats.PingInterval(10 * time.Second),
+		nats.ErrorHandler(onError),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("connection to NATS lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted()) }),
+	}
+	if err := readable("creds", cfg.Creds); err != nil {
+		return nil, err
+	}
+	if err := readable("nkey", cfg.NKey); err != nil {
+		return nil, err
+	}
+	if err := readable("tls-ca", cfg.TLSCA); err != nil {
+		return nil, err
+	}
+	if cfg.Creds != "" {
+		opts = append(opts, nats.UserCredentials(cfg.Creds))
+	}
+	if cfg.NKey != "" {
+		nkey, err := nats.NkeyOptionFromSeed(cfg.NKey)
+		if err != nil {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "nkey: %s holds no nkey seed, which begins with SU: %w", cfg.NKey, err)
+		}
+		opts = append(opts, nkey)
+	}
+	if cfg.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(cfg.TLSCA))
+	}
+	return opts, nil
+}
+
+// connectTimeout bounds one attempt to connect, which knows no context.
+func connectTimeout(ctx context.Context) time.Duration {
+	limit := 5 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = max(min(limit, time.Until(deadline)), time.Millisecond)
+	}
+	return limit
+}
+
+// check makes sure that the server has JetStream and takes messages that are large enough.
+func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
+	if have := c.nc.MaxPayload(); have < minPayload {
+		return jobs.Errorf(jobs.CodeNATS, "NATS at %s: max_payload is %d bytes, and jobs need %d; set max_payload: 8MB in the server's configuration",
+			c.nc.ConnectedUrlRedacted(), have, minPayload)
+	}
+	if c.js, err = jetstream.New(c.nc); err != nil {
+		return jobs.Errorf(jobs.CodeNATS, "use JetStream: %w", err)
+	}
+	_, err = c.js.AccountInfo(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
+		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has no JetStream; start the server with -js, or add jetstream {} to its configuration",
+			c.nc.ConnectedUrlRedacted())
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has JetStream, but not for this account; enable it for the account in the server's configuration",
+			c.nc.ConnectedUrlRedacted())
+	case err != nil:
+		return jobs.Errorf(jobs.CodeNATS, "ask NATS at %s for JetStream: %w", c.nc.ConnectedUrlRedacted(), c.explain(err))
+	}
+	return nil
+}
+
+// asyncError takes the errors that belong to no call of ours.
+func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.denied.Store(&denial{err, time.Now()})
+		c.log.Error("NATS refuses a permission", "error", err)
+		return
+	}
+	c.log.Warn("NATS connection", "error", err)
+}
+
+// explain names the permission that was refused a moment ago as the cause of a time-out, which is
+// all that the caller gets to see of it.
+func (c *Conn) explain(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
+		return err
+	}
+	if d := c.denied.Load(); d != nil && time.Since(d.at) < denialAge {
+		return jobs.Errorf(jobs.CodeNATS, "%w; give this user the permission in the server's configuration", d.err)
+	}
+	return err
+}

@@ -1,0 +1,174 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// The streams and buckets.
+const (
+	StreamIntake  = "INTAKE"  // accepted jobs that wait for prefill
+	StreamRelay   = "RELAY"   // jobs that wait for decode or fallback
+	StreamResults = "RESULTS" // how jobs ended
+	StreamDLQ     = "DLQ"     // dead letters
+
+	BucketWorkers   = "workers"   // who is present: <role>.<model>.<worker>
+	BucketHandbacks = "handbacks" // by job id: deliveries handed back without blame
+)
+
+// The limits of the streams. A hop must never be refused, or prefill could not acknowledge, so only
+// the intake has a limit on how much it holds.
+const (
+	intakeMessages = 20_000
+	intakeBytes    = 2 << 30
+	dedupeWindow   = 24 * time.Hour
+	keepResults    = 7 * 24 * time.Hour
+	keepLetters    = 30 * 24 * time.Hour
+	keepHandbacks  = 7 * 24 * time.Hour
+)
+
+// streams is the one table of what must exist on the server. A bucket is a stream, too.
+func streams(t Timing) []jetstream.StreamConfig {
+	work := func(name string, subjects ...string) jetstream.StreamConfig {
+		return jetstream.StreamConfig{
+			Name: name, Subjects: subjects, Retention: jetstream.WorkQueuePolicy, Duplicates: dedupeWindow,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+		}
+	}
+	bucket := func(name string, ttl time.Duration) jetstream.StreamConfig {
+		return jetstream.StreamConfig{
+			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"}, MaxAge: ttl, Duplicates: min(ttl, 2*time.Minute),
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true,
+		}
+	}
+
+	intake := work(StreamIntake, jobs.SubjectIntake)
+	intake.MaxMsgs, intake.MaxBytes = intakeMessages, intakeBytes
+	all := []jetstream.StreamConfig{
+		intake,
+		work(StreamRelay, jobs.SubjectDecode, jobs.SubjectFall),
+		{
+			Name: StreamResults, Subjects: []string{jobs.SubjectResults}, MaxAge: keepResults, Duplicates: 2 * time.Minute,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+		},
+		{Name: StreamDLQ, Subjects: []string{jobs.SubjectDLQ}, MaxAge: keepLetters, Duplicates: 2 * time.Minute, MaxMsgsPerSubject: 1},
+		bucket(BucketWorkers, t.PresenceTTL),
+		bucket(BucketHandbacks, keepHandbacks),
+	}
+	for i := range all { // what they have in common, and the server's defaults spelt out so that they compare
+		c := &all[i]
+		c.Storage, c.AllowDirect, c.Replicas, c.MaxConsumers, c.MaxMsgSize = jetstream.FileStorage, true, 1, -1, -1
+		if c.MaxMsgs == 0 {
+			c.MaxMsgs = -1
+		}
+		if c.MaxBytes == 0 {
+			c.MaxBytes = -1
+		}
+	}
+	return all
+}
+
+// consumer is the one description of the durable that all workers of a role, model and class share.
+func consumer(t Timing, role jobs.Stage, model string, class jobs.Class) (stream string, cfg jetstream.ConsumerConfig) {
+	cfg = jetstream.ConsumerConfig{
+		Durable:       jobs.ConsumerName(role, model, class),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       t.AckWait,
+		MaxDeliver:    -1, // attempts are counted by us: a job at the server's limit would lie in the stream for ever
+		MaxAckPending: -1, // jobs that wait for another try must not keep fresh ones back
+	}
+	if role == jobs.RolePrefill {
+		cfg.FilterSubject = jobs.JobFilter(jobs.StagePrefill, model, class)
+		return StreamIntake, cfg
+	}
+	cfg.FilterSubjects = []string{
+		jobs.JobFilter(jobs.StageDecode, model, class),
+		jobs.JobFilter(jobs.StageFallback, model, class),
+	}
+	return StreamRelay, cfg
+}
+
+// EnsureStreams creates the streams and buckets that are missing. One that exists with another
+// configuration is left alone and reported as a [*DriftError]; several are joined.
+func (c *Conn) EnsureStreams(ctx context.Context) error {
+	var errs []error
+	for _, want := range streams(c.timing) {
+		_, err := c.js.CreateStream(ctx, want) // creating the same again is no error
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			err = c.compareStream(ctx, want)
+		}
+		if drift, ok := errors.AsType[*DriftError](err); ok {
+			errs = append(errs, drift)
+		} else if err != nil {
+			return jobs.Errorf(jobs.CodeNATS, "create stream %s: %w", want.Name, c.explain(err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Conn) compareStream(ctx context.Context, want jetstream.StreamConfig) error {
+	have, err := c.js.Stream(ctx, want.Name)
+	if err != nil {
+		return err
+	}
+	return streamDrift(have.CachedInfo().Config, want)
+}
+
+// EnsureConsumers creates the durable consumers of a role and model, one for each class, which makes
+// the model known. One that exists with another configuration is reported as a [*DriftError].
+func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model string) error {
+	var errs []error
+	for _, class := range jobs.Classes {
+		stream, want := consumer(c.timing, role, model, class)
+		_, err := c.js.CreateConsumer(ctx, stream, want)
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			err = c.compareConsumer(ctx, stream, want)
+		}
+		if drift, ok := errors.AsType[*DriftError](err); ok {
+			errs = append(errs, drift)
+		} else if err != nil {
+			return jobs.Errorf(jobs.CodeNATS, "create consumer %s of stream %s: %w", want.Durable, stream, c.explain(err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Conn) compareConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) error {
+	have, err := c.js.Consumer(ctx, stream, want.Durable)
+	if err != nil {
+		return err
+	}
+	return consumerDrift(stream, have.CachedInfo().Config, want)
+}
+
+// Models lists the known models in order: those that a worker was ever started for.
+func (c *Conn) Models(ctx context.Context) ([]string, error) {
+	var models []string
+	for _, name := range []string{StreamIntake, StreamRelay} {
+		stream, err := c.js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list models: %w", c.explain(err))
+		}
+		names := stream.ConsumerNames(ctx)
+		for consumer := range names.Name() {
+			if _, model, _, ok := jobs.ModelOfConsumer(consumer); ok {
+				models = append(models, model)
+			}
+		}
+		if err := names.Err(); err != nil {
+			return nil, fmt.Errorf("list models: %w", c.explain(err))
+		}
+	}
+	slices.Sort(models)
+	return slices.Compact(models), nil
+}
