@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -58,10 +59,10 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Err != nil {
-		return e.Message + ": " + e.Err.Error()
+	if e.Err == nil || strings.Contains(e.Message, e.Err.Error()) {
+		return e.Message
 	}
-	return e.Message
+	return e.Message + ": " + e.Err.Error()
 }
 
 // Unwrap returns the cause.
@@ -73,20 +74,15 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Err == nil
 }
 
-// Errorf returns an *Error of the given code; %w wraps as in fmt.Errorf.
+// Errorf returns an *Error of the given code; one %w wraps as in fmt.Errorf, and at the end of
+// the format it keeps the cause's words out of Message.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	if cause := errors.Unwrap(err); cause != nil {
-		return &Error{Code: code, Message: trimCause(err.Error(), cause.Error()), Err: cause}
+	cause := errors.Unwrap(err)
+	if cause == nil {
+		return &Error{Code: code, Message: err.Error()}
 	}
-	return &Error{Code: code, Message: err.Error()}
-}
-
-func trimCause(message, cause string) string {
-	if n := len(message) - len(cause) - len(": "); n > 0 && message[n:] == ": "+cause {
-		return message[:n]
-	}
-	return message
+	return &Error{Code: code, Message: strings.TrimSuffix(err.Error(), ": "+cause.Error()), Err: cause}
 }
 
 // Sentinels to compare with errors.Is.
@@ -132,5 +128,5 @@ func RetryDelay(class ErrorClass, attempt int) time.Duration {
 	if class == HandBack {
 		return time.Second
 	}
-	return min(time.Second<<min(attempt-1, 5), 30*time.Second)
+	return min(time.Second<<min(max(attempt, 1)-1, 5), 30*time.Second)
 }

@@ -55,7 +55,7 @@ type Job struct {
 	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of Prompt, or number of Messages, that the whole batch shares
 	Stream       bool              `json:"stream,omitempty"`        // publish tokens as they come
 	Labels       map[string]string `json:"labels,omitempty"`        // the submitter's own; carried into the result
-	SubmittedAt  time.Time         `json:"submitted_at"`            // the submitter's clock
+	SubmittedAt  time.Time         `json:"submitted_at,omitzero"`   // the submitter's clock
 	Deadline     time.Time         `json:"deadline,omitzero"`       // after which the job must not run any more
 	ReplayOf     string            `json:"replay_of,omitempty"`     // the dead-lettered job that this one repeats
 

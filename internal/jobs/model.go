@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,20 +13,24 @@ import (
 //	disaggregated:qwen3-coder:30b → qwen3-coder:30b
 //	llama3                        → llama3:latest
 func CanonicalModel(name string) (string, error) {
-	m := strings.TrimPrefix(name, "disaggregated:")
-	m = strings.TrimPrefix(m, "registry.ollama.ai/")
-	m = strings.TrimPrefix(m, "library/")
+	m := name
+	for before := ""; m != before; {
+		before = m
+		for _, prefix := range []string{"disaggregated:", "registry.ollama.ai/", "library/"} {
+			m = strings.TrimPrefix(m, prefix)
+		}
+	}
 	if m == "" {
 		return "", Errorf(CodeInvalid, "model is empty; give a name such as qwen3-coder:30b")
 	}
-	if len(m) > maxName {
-		return "", Errorf(CodeInvalid, "model is %d bytes long; %d are allowed", len(m), maxName)
-	}
-	if !utf8.ValidString(m) || strings.ContainsFunc(m, unprintable) || strings.ContainsAny(m, " \t") {
-		return "", Errorf(CodeInvalid, "model %q holds white space or characters that cannot be printed", m)
-	}
 	if !strings.Contains(m[strings.LastIndexByte(m, '/')+1:], ":") {
 		m += ":latest"
+	}
+	if n := len(EncodeToken(m)); n > maxName { // with it, consumers and their folders are named
+		return "", Errorf(CodeInvalid, "model is %d bytes long, encoded; %d are allowed", n, maxName)
+	}
+	if !utf8.ValidString(m) || strings.ContainsFunc(m, unprintable) || strings.Contains(m, " ") {
+		return "", Errorf(CodeInvalid, "model %q holds white space or characters that cannot be printed", m)
 	}
 	return m, nil
 }
@@ -60,14 +65,11 @@ func DecodeToken(token string) (string, error) {
 		case '+':
 			b.WriteByte('/')
 		case '=':
-			if i+2 >= len(token) {
-				return "", fmt.Errorf("decode subject token %q: ends within an escape", token)
+			v, err := strconv.ParseUint(token[i+1:min(i+3, len(token))], 16, 8)
+			if err != nil {
+				return "", fmt.Errorf("decode subject token %q: = without two hexadecimal digits", token)
 			}
-			var v byte
-			if _, err := fmt.Sscanf(token[i+1:i+3], "%02X", &v); err != nil {
-				return "", fmt.Errorf("decode subject token %q: =%s is no escape", token, token[i+1:i+3])
-			}
-			b.WriteByte(v)
+			b.WriteByte(byte(v))
 			i += 2
 		default:
 			b.WriteByte(c)

@@ -73,6 +73,8 @@ type ErrorInfo struct {
 	Code    Code   `json:"code"`
 	Stage   Stage  `json:"stage,omitempty"`
 	Message string `json:"message"`
+
+	Extra Extra `json:"-"`
 }
 
 // Usage counts tokens. Cached tokens were found in a KV cache, computed ones were not.
@@ -85,6 +87,8 @@ type Usage struct {
 	HandedOver       int  `json:"handed_over"` // prompt tokens whose KV state moved between machines
 	GeneratedTokens  int  `json:"generated_tokens"`
 	ThinkingIncluded bool `json:"thinking_included,omitempty"` // GeneratedTokens counts the thinking too
+
+	Extra Extra `json:"-"`
 }
 
 // Timings are in seconds. Queue waits and the total are read off the NATS server's clock, all
@@ -100,18 +104,24 @@ type Timings struct {
 	DecodeTokensPerSecond   float64 `json:"decode_tokens_per_second"`
 	TimeToFirstTokenSeconds float64 `json:"time_to_first_token_seconds"` // from the start of the stage that generated
 	TotalSeconds            float64 `json:"total_seconds"`               // from accepted to finished
+
+	Extra Extra `json:"-"`
 }
 
 // Servers names who did what: "machine/worker id".
 type Servers struct {
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`
+
+	Extra Extra `json:"-"`
 }
 
 // Attempts counts the blamed deliveries of each stage.
 type Attempts struct {
 	Prefill int `json:"prefill"`
 	Decode  int `json:"decode"`
+
+	Extra Extra `json:"-"`
 }
 
 // Provenance says what computed the text.
@@ -120,6 +130,8 @@ type Provenance struct {
 	Engine        string `json:"engine,omitempty"`         // ollama or llamacpp
 	EngineVersion string `json:"engine_version,omitempty"` // its build
 	PromptSHA256  string `json:"prompt_sha256,omitempty"`  // hex, of system, prompt and messages
+
+	Extra Extra `json:"-"`
 }
 
 // Chunk is a piece of generated text, published on the tokens subject while the job runs. Chunks

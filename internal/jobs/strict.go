@@ -1,47 +1,66 @@
 package jobs
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of any JSON read; schemas are the deepest thing there is.
+// maxDepth bounds the nesting of objects and arrays in any JSON read; schemas are the deepest thing there is.
 const maxDepth = 64
 
 // CheckJSON reports whether data is exactly one JSON value of valid UTF-8 without duplicate keys,
 // lone surrogates or nesting deeper than 64, all of which encoding/json lets pass or repairs silently.
 // Its errors have code [CodeInvalid] and name the path and the byte.
 func CheckJSON(data []byte) error {
+	_, err := scan(data, maxDepth)
+	return err
+}
+
+// scan is CheckJSON with any limit of nesting. If data is an object it returns the object's members,
+// as slices of data.
+func scan(data []byte, depth int) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
-		i := 0
-		for i < len(data) {
-			r, n := utf8.DecodeRune(data[i:])
-			if r == utf8.RuneError && n == 1 {
-				break
-			}
-			i += n
-		}
-		return Errorf(CodeInvalid, "invalid UTF-8 at byte %d", i)
+		return nil, Errorf(CodeInvalid, "invalid UTF-8 at byte %d", firstInvalid(data))
 	}
-	s := scanner{data: data}
-	err := s.value("", 0)
+	s := scanner{data: data, depth: depth}
+	members, err := s.value()
 	if err == nil {
 		if s.space(); s.at < len(data) {
 			err = s.fail("data after the end of the JSON value")
 		}
 	}
-	return err
+	return members, err
 }
 
-// scanner walks JSON text (RFC 8259) once, keeping no values but the keys of open objects.
+func firstInvalid(data []byte) int {
+	for i := 0; ; {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n < 2 {
+			return i
+		}
+		i += n
+	}
+}
+
+// scanner walks JSON text (RFC 8259) once.
 type scanner struct {
-	data []byte
-	at   int
+	data  []byte
+	at    int
+	depth int      // how many more objects and arrays may be opened
+	path  []string // keys of the open objects
 }
 
 func (s *scanner) fail(format string, args ...any) error {
 	return Errorf(CodeInvalid, "JSON at byte %d: %s", s.at, fmt.Sprintf(format, args...))
+}
+
+// name is the path of key in the innermost object, cut short for a message.
+func (s *scanner) name(key string) string {
+	return fmt.Sprintf("%.80q", strings.Join(append(slices.Clip(s.path), key), "."))
 }
 
 func (s *scanner) space() {
@@ -59,81 +78,87 @@ func (s *scanner) next() byte {
 	return s.data[s.at]
 }
 
-func (s *scanner) value(path string, depth int) error {
-	if depth > maxDepth {
-		return s.fail("nested deeper than %d", maxDepth)
-	}
-	switch c := s.next(); c {
+// value reads one value; of an object it returns the members.
+func (s *scanner) value() (members map[string]json.RawMessage, err error) {
+	switch s.next() {
 	case 0:
-		return s.fail("ends too early")
-	case '{':
-		return s.object(path, depth)
-	case '[':
-		return s.array(path, depth)
+		return nil, s.fail("ends too early")
+	case '{', '[':
+		if s.depth == 0 {
+			return nil, s.fail("nested too deep")
+		}
+		s.depth--
+		if s.data[s.at] == '{' {
+			members, err = s.object()
+		} else {
+			err = s.array()
+		}
+		s.depth++
+		return members, err
 	case '"':
-		_, err := s.text()
-		return err
+		_, err = s.text()
 	case 't':
-		return s.word("true")
+		err = s.word("true")
 	case 'f':
-		return s.word("false")
+		err = s.word("false")
 	case 'n':
-		return s.word("null")
+		err = s.word("null")
 	default:
-		return s.number()
+		err = s.number()
 	}
+	return nil, err
 }
 
-func (s *scanner) object(path string, depth int) error {
+func (s *scanner) object() (map[string]json.RawMessage, error) {
 	s.at++
-	seen := map[string]bool{}
+	members := map[string]json.RawMessage{}
 	if s.next() == '}' {
 		s.at++
-		return nil
+		return members, nil
 	}
 	for {
 		if s.next() != '"' {
-			return s.fail("want a key")
+			return nil, s.fail("want a key")
 		}
-		key, err := s.text()
+		key, err := s.key()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		inner := key
-		if path != "" {
-			inner = path + "." + key
+		if _, twice := members[key]; twice {
+			return nil, s.fail("duplicate key %s", s.name(key))
 		}
-		if seen[key] {
-			return s.fail("duplicate key %q", inner)
-		}
-		seen[key] = true
 		if s.next() != ':' {
-			return s.fail("want a colon after key %q", inner)
+			return nil, s.fail("want a colon after key %s", s.name(key))
 		}
 		s.at++
-		if err := s.value(inner, depth+1); err != nil {
-			return err
+		s.next()
+		start := s.at
+		s.path = append(s.path, key)
+		if _, err := s.value(); err != nil {
+			return nil, err
 		}
+		s.path = s.path[:len(s.path)-1]
+		members[key] = s.data[start:s.at:s.at]
 		switch s.next() {
 		case ',':
 			s.at++
 		case '}':
 			s.at++
-			return nil
+			return members, nil
 		default:
-			return s.fail("want a comma or } after %q", inner)
+			return nil, s.fail("want a comma or } after %s", s.name(key))
 		}
 	}
 }
 
-func (s *scanner) array(path string, depth int) error {
+func (s *scanner) array() error {
 	s.at++
 	if s.next() == ']' {
 		s.at++
 		return nil
 	}
 	for {
-		if err := s.value(path, depth+1); err != nil {
+		if _, err := s.value(); err != nil {
 			return err
 		}
 		switch s.next() {
@@ -148,34 +173,38 @@ func (s *scanner) array(path string, depth int) error {
 	}
 }
 
-// text reads a string and returns its raw content. Keys written with different escapes are told
-// apart by it only if they have escapes at all, so those are unquoted.
-func (s *scanner) text() (string, error) {
+// key reads a string and returns what it means, so that a key is found however it is escaped.
+func (s *scanner) key() (string, error) {
+	start := s.at
+	escaped, err := s.text()
+	if err != nil || !escaped {
+		return string(s.data[start+1 : max(start+1, s.at-1)]), err
+	}
+	var key string
+	err = json.Unmarshal(s.data[start:s.at], &key)
+	return key, err
+}
+
+// text reads a string and reports whether it has escapes.
+func (s *scanner) text() (escaped bool, err error) {
 	s.at++
-	start, escaped := s.at, false
 	for s.at < len(s.data) {
 		switch c := s.data[s.at]; {
 		case c == '"':
-			raw := string(s.data[start:s.at])
 			s.at++
-			if escaped {
-				if plain, err := strconv.Unquote(`"` + raw + `"`); err == nil {
-					return plain, nil
-				}
-			}
-			return raw, nil
+			return escaped, nil
 		case c < 0x20:
-			return "", s.fail("control character in a string")
+			return false, s.fail("control character in a string")
 		case c == '\\':
 			escaped = true
 			if err := s.escape(); err != nil {
-				return "", err
+				return false, err
 			}
 		default:
 			s.at++
 		}
 	}
-	return "", s.fail("string does not end")
+	return false, s.fail("string does not end")
 }
 
 func (s *scanner) escape() error {
@@ -205,21 +234,17 @@ func (s *scanner) escape() error {
 	return s.fail("unknown escape")
 }
 
-func (s *scanner) hex(at int) (uint64, bool) {
+// hex reads four hexadecimal digits.
+func (s *scanner) hex(at int) (rune, bool) {
 	if at+4 > len(s.data) {
 		return 0, false
 	}
-	for _, c := range s.data[at : at+4] {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
-			return 0, false
-		}
-	}
-	v, err := strconv.ParseUint(string(s.data[at:at+4]), 16, 32)
-	return v, err == nil
+	v, err := strconv.ParseUint(string(s.data[at:at+4]), 16, 16)
+	return rune(v), err == nil
 }
 
 func (s *scanner) word(w string) error {
-	if s.at+len(w) > len(s.data) || string(s.data[s.at:s.at+len(w)]) != w {
+	if !strings.HasPrefix(string(s.data[s.at:min(s.at+len(w), len(s.data))]), w) {
 		return s.fail("unexpected character")
 	}
 	s.at += len(w)
@@ -227,34 +252,35 @@ func (s *scanner) word(w string) error {
 }
 
 func (s *scanner) number() error {
-	digits := func() bool {
-		start := s.at
-		for s.at < len(s.data) && '0' <= s.data[s.at] && s.data[s.at] <= '9' {
-			s.at++
-		}
-		return s.at > start
-	}
-	has := func(set string) bool {
-		for i := range len(set) {
-			if s.at < len(s.data) && s.data[s.at] == set[i] {
-				s.at++
-				return true
-			}
-		}
-		return false
-	}
-	has("-")
-	if !has("0") && !digits() {
+	s.skip("-")
+	if !s.skip("0") && !s.digits() {
 		return s.fail("unexpected character")
 	}
-	if has(".") && !digits() {
+	if s.skip(".") && !s.digits() {
 		return s.fail("want digits after the point")
 	}
-	if has("eE") {
-		has("+-")
-		if !digits() {
+	if s.skip("eE") {
+		s.skip("+-")
+		if !s.digits() {
 			return s.fail("want digits in the exponent")
 		}
 	}
 	return nil
+}
+
+// skip steps over one byte of the set and reports whether there was one.
+func (s *scanner) skip(set string) bool {
+	if s.at == len(s.data) || strings.IndexByte(set, s.data[s.at]) < 0 {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// digits steps over digits and reports whether there were any.
+func (s *scanner) digits() bool {
+	start := s.at
+	for s.skip("0123456789") {
+	}
+	return s.at > start
 }

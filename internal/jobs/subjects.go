@@ -68,7 +68,7 @@ func ModelOfConsumer(name string) (role Stage, model string, class Class, ok boo
 	}
 	m, err := DecodeToken(rest[:i])
 	role, class = Stage(r), Class(rest[i+1:])
-	return role, m, class, err == nil && (role == RolePrefill || role == RoleDecode) && (class == Interactive || class == Batch)
+	return role, m, class, err == nil && m != "" && (role == RolePrefill || role == RoleDecode) && (class == Interactive || class == Batch)
 }
 
 // Address is what a job's subject says.
@@ -89,6 +89,9 @@ func ParseJobSubject(subject string) (Address, error) {
 	var err error
 	if a.Model, err = DecodeToken(p[2]); err != nil {
 		return Address{}, fmt.Errorf("parse subject %q: %w", subject, err)
+	}
+	if a.Model == "" {
+		return Address{}, fmt.Errorf("parse subject %q: no model", subject)
 	}
 	if a.Stage != StagePrefill && a.Stage != StageDecode && a.Stage != StageFallback {
 		return Address{}, fmt.Errorf("parse subject %q: unknown stage %q", subject, p[1])

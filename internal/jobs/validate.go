@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"strings"
@@ -12,17 +14,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// Limits of the records. A server that takes them needs max_payload 8 MiB.
+// Limits of the fields.
 const (
-	MaxBody    = 4 << 20        // bytes of system, prompt and messages together
-	MaxRecord  = 8<<20 - 64<<10 // bytes of any record as JSON, leaving room for headers
-	MaxFormat  = 256 << 10      // bytes of a JSON schema
-	maxName    = 200            // bytes of a model, user, batch or custom id
-	maxLabels  = 32             // labels of a job
-	maxLabel   = 256            // bytes of a label's name or value
-	maxStops   = 16             // stop words
-	maxMessage = 4096           // turns of a chat
-	maxTokens  = 1 << 24        // of anything counted in tokens
+	MaxBody    = 4 << 20   // bytes of system, prompt and messages together
+	MaxFormat  = 256 << 10 // bytes of a JSON schema
+	maxName    = 200       // bytes of a model, user, batch or custom id
+	maxLabels  = 32        // labels of a job
+	maxLabel   = 256       // bytes of a label's name or value
+	maxStops   = 16        // stop words
+	maxMessage = 4096      // turns of a chat
+	maxTokens  = 1 << 24   // of anything counted in tokens
 )
 
 // Validate reports the first field of the job that is wrong, as an error of code [CodeInvalid].
@@ -35,13 +36,8 @@ func (j *Job) validate() error {
 	if err := checkID("id", j.ID); err != nil {
 		return err
 	}
-	for _, f := range []struct{ name, value string }{{"user", j.User}, {"batch", j.Batch}} {
-		if f.value == "" {
-			return Errorf(CodeInvalid, "%s is empty", f.name)
-		}
-		if err := checkName(f.name, f.value); err != nil {
-			return err
-		}
+	if err := checkOwner(j.User, j.Batch); err != nil {
+		return err
 	}
 	if err := checkName("custom_id", j.CustomID); err != nil {
 		return err
@@ -110,6 +106,8 @@ func (j *Job) checkText() error {
 		len(j.Messages) == 0 && j.SharedPrefix > len(j.Prompt),
 		len(j.Messages) > 0 && j.SharedPrefix > len(j.Messages):
 		return Errorf(CodeInvalid, "shared_prefix is %d; it must lie within the prompt (bytes) or the messages (number)", j.SharedPrefix)
+	case len(j.Messages) == 0 && j.SharedPrefix < len(j.Prompt) && !utf8.RuneStart(j.Prompt[j.SharedPrefix]):
+		return Errorf(CodeInvalid, "shared_prefix is %d, which is within a character of the prompt", j.SharedPrefix)
 	}
 	return nil
 }
@@ -124,9 +122,8 @@ func checkFormat(f json.RawMessage) error {
 	case f[0] != '{':
 		return Errorf(CodeInvalid, `format is neither "json" nor a JSON schema object`)
 	}
-	var schema map[string]json.RawMessage
-	if err := json.Unmarshal(f, &schema); err != nil {
-		return Errorf(CodeInvalid, "format is no JSON: %w", err)
+	if _, err := scan(f, maxDepth-jobRoom-1); err != nil {
+		return Errorf(CodeInvalid, "format: %w", err)
 	}
 	return nil
 }
@@ -157,8 +154,8 @@ func (o *Options) validate() error {
 		return Errorf(CodeInvalid, "options.stop has %d words; %d are allowed", len(o.Stop), maxStops)
 	}
 	for _, s := range o.Stop {
-		if s == "" || len(s) > maxLabel {
-			return Errorf(CodeInvalid, "options.stop has a word of %d bytes; want 1 to %d", len(s), maxLabel)
+		if s == "" || len(s) > maxLabel || !utf8.ValidString(s) {
+			return Errorf(CodeInvalid, "options.stop has a word of %d bytes; want 1 to %d of valid UTF-8", len(s), maxLabel)
 		}
 	}
 	return nil
@@ -170,7 +167,10 @@ func checkLabels(labels map[string]string) error {
 	}
 	for k, v := range labels {
 		if len(k) > maxLabel || len(v) > maxLabel {
-			return Errorf(CodeInvalid, "labels.%.40s is longer than %d bytes", k, maxLabel)
+			return Errorf(CodeInvalid, "labels.%.40q is longer than %d bytes", k, maxLabel)
+		}
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return Errorf(CodeInvalid, "labels.%.40q is not valid UTF-8", k)
 		}
 	}
 	return nil
@@ -181,6 +181,17 @@ func checkID(field, id string) error {
 		return Errorf(CodeInvalid, "%s is %.60q; want a UUID in lower case", field, id)
 	}
 	return nil
+}
+
+// checkOwner checks the two names that, with the id, are the address of a result.
+func checkOwner(user, batch string) error {
+	switch {
+	case user == "":
+		return Errorf(CodeInvalid, "user is empty")
+	case batch == "":
+		return Errorf(CodeInvalid, "batch is empty; use %q for a job by itself", SingleBatch)
+	}
+	return cmp.Or(checkName("user", user), checkName("batch", batch))
 }
 
 // checkName accepts an empty name.
@@ -230,6 +241,9 @@ func (r *Result) validate() error {
 	if err := checkID("job_id", r.JobID); err != nil {
 		return err
 	}
+	if err := checkOwner(r.User, r.Batch); err != nil {
+		return err
+	}
 	switch r.Status {
 	case Succeeded:
 	case Failed, Cancelled, Expired:
@@ -253,11 +267,7 @@ func (c *Chunk) validate() error {
 func (j *Job) PromptSHA256() string {
 	h := sha256.New()
 	add := func(s string) {
-		var n [8]byte
-		for i := range n {
-			n[i] = byte(len(s) >> (8 * i))
-		}
-		h.Write(n[:])
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
 		h.Write([]byte(s))
 	}
 	add(j.System)

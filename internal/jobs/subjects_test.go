@@ -1,0 +1,66 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+)
+
+const testID = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
+
+func TestSubjects(t *testing.T) {
+	hf := "hf.co/unsloth/Qwen3-GGUF:Q4_K_M"
+	for got, want := range map[string]string{
+		JobSubject(StagePrefill, "qwen3-coder:30b", Interactive, testID): "jobs.prefill.qwen3-coder:30b.interactive." + testID,
+		JobSubject(StageFallback, hf, Batch, testID):                     "jobs.fallback.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch." + testID,
+		JobFilter(StageDecode, hf, Batch):                                "jobs.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch.*",
+		AnyJobFilter(StageDecode, testID):                                "jobs.decode.*.*." + testID,
+		ResultSubject("ada l.", "hw/1", testID):                          "results.ada=20l~.hw+1." + testID,
+		BatchResults("ada", "single"):                                    "results.ada.single.*",
+		TokensSubject("ada", "single", testID):                           "tokens.ada.single." + testID,
+		DLQSubject(StageDecode, hf, testID):                              "dlq.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M." + testID,
+		CancelSubject(testID):                                            "ctl.cancel." + testID,
+		ConsumerName(RoleDecode, "a_b.c", Batch):                         "decode_a_b~c_batch",
+	} {
+		if got != want {
+			t.Errorf("subject is %s, want %s", got, want)
+		}
+	}
+}
+
+func TestParseJobSubject(t *testing.T) {
+	for _, want := range []Address{
+		{StagePrefill, "qwen3-coder:30b", Interactive, testID},
+		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, testID},
+		{StageFallback, "a b", Batch, testID},
+	} {
+		got, err := ParseJobSubject(JobSubject(want.Stage, want.Model, want.Class, want.JobID))
+		if err != nil || got != want {
+			t.Errorf("ParseJobSubject = %+v, %v; want %+v", got, err, want)
+		}
+	}
+	for _, subject := range []string{
+		"", "jobs", "jobs.prefill.m.batch", "jobs.prefill.m.batch." + testID + ".x", "jobz.prefill.m.batch." + testID,
+		"jobs.sleep.m.batch." + testID, "jobs.prefill..batch." + testID, "jobs.prefill.m.urgent." + testID,
+		"jobs.prefill.=4.batch." + testID, "jobs.prefill.m.batch.x", "jobs.prefill.m.batch." + strings.ToUpper(testID),
+	} {
+		if got, err := ParseJobSubject(subject); err == nil {
+			t.Errorf("ParseJobSubject(%q) = %+v, want an error", subject, got)
+		}
+	}
+}
+
+func TestModelOfConsumer(t *testing.T) {
+	for _, want := range []string{"qwen3-coder:30b", "a_b_c:latest", "hf.co/x_y/z:Q4_K_M", "batch"} {
+		for _, class := range Classes {
+			role, model, gotClass, ok := ModelOfConsumer(ConsumerName(RolePrefill, want, class))
+			if !ok || role != RolePrefill || model != want || gotClass != class {
+				t.Errorf("ModelOfConsumer = %s, %s, %s, %t; want %s, %s, %s, true", role, model, gotClass, ok, RolePrefill, want, class)
+			}
+		}
+	}
+	for _, name := range []string{"", "prefill", "prefill_m", "prefill__batch", "fallback_m_batch", "decode_m_urgent", "decode_=4_batch", "other"} {
+		if role, model, class, ok := ModelOfConsumer(name); ok {
+			t.Errorf("ModelOfConsumer(%q) = %s, %s, %s; want a refusal", name, role, model, class)
+		}
+	}
+}

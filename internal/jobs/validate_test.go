@@ -1,0 +1,174 @@
+package jobs
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValidateJob(t *testing.T) {
+	long := strings.Repeat("x", maxName+1)
+	chat := func(j *Job, turns ...Message) { j.Prompt, j.Messages = "", turns }
+	tests := []struct {
+		name   string
+		change func(*Job)
+		want   string // empty: still valid
+	}{
+		{"nothing", func(*Job) {}, ""},
+		{"version", func(j *Job) { j.V = 2 }, "v is 2"},
+		{"no id", func(j *Job) { j.ID = "" }, "id is"},
+		{"id in upper case", func(j *Job) { j.ID = strings.ToUpper(testID) }, "want a UUID in lower case"},
+		{"id with braces", func(j *Job) { j.ID = "{" + testID + "}" }, "want a UUID in lower case"},
+		{"no user", func(j *Job) { j.User = "" }, "user is empty"},
+		{"no batch", func(j *Job) { j.Batch = "" }, `batch is empty; use "single"`},
+		{"long user", func(j *Job) { j.User = long }, "user is 201 bytes long; 200 are allowed"},
+		{"long batch", func(j *Job) { j.Batch = long }, "batch is 201 bytes long"},
+		{"long custom id", func(j *Job) { j.CustomID = long }, "custom_id is 201 bytes long"},
+		{"custom id that moves the cursor", func(j *Job) { j.CustomID = "a\x1b[2J" }, "custom_id"},
+		{"custom id that turns the text around", func(j *Job) { j.CustomID = "a\u202eb" }, "custom_id"},
+		{"invalid batch", func(j *Job) { j.Batch = "\xff" }, "batch"},
+		{"no class", func(j *Job) { j.Class = "" }, "want interactive or batch"},
+		{"no model", func(j *Job) { j.Model = "" }, "model is empty"},
+		{"model not canonical", func(j *Job) { j.Model = "disaggregated:m:1b" }, `its canonical form is "m:1b"`},
+		{"plan", func(j *Job) { j.Plan = "fast" }, "want disaggregated, local or auto"},
+		{"think", func(j *Job) { j.Think = "much" }, "want on, off, low, medium or high"},
+		{"replay of nothing", func(j *Job) { j.ReplayOf = "x" }, "replay_of"},
+		{"no prompt", func(j *Job) { j.Prompt = " \n" }, "prompt is empty; give a prompt or messages"},
+		{"invalid prompt", func(j *Job) { j.Prompt = "a\xff" }, "not valid UTF-8; convert"},
+		{"long prompt", func(j *Job) { j.Prompt = strings.Repeat("x", 5<<20) }, "the prompt is 5242880 bytes long; 4194304 are allowed"},
+		{"long together", func(j *Job) { j.Prompt, j.System = strings.Repeat("x", MaxBody), "x" }, "bytes long"},
+		{"prompt and messages", func(j *Job) { j.Messages = []Message{{Role: RoleUser, Content: "a"}} }, "both set"},
+		{"system and messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "a"}); j.System = "s" }, "make system the first message"},
+		{"chat", func(j *Job) { chat(j, Message{Role: RoleSystem, Content: "a"}, Message{Role: RoleUser, Content: "b"}) }, ""},
+		{"role", func(j *Job) { chat(j, Message{Role: "tool", Content: "a"}) }, "want system, user or assistant"},
+		{"empty last message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: " "}) }, "the last message is empty"},
+		{"invalid message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "\xff"}) }, "not valid UTF-8"},
+		{"many messages", func(j *Job) { chat(j, slices.Repeat([]Message{{Role: RoleUser, Content: "a"}}, maxMessage+1)...) }, "4097 turns; 4096 are allowed"},
+		{"prefix in messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "abc"}); j.SharedPrefix = 1 }, ""},
+		{"prefix beyond messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "abc"}); j.SharedPrefix = 2 }, "shared_prefix is 2"},
+		{"whole prompt shared", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 3 }, ""},
+		{"prefix beyond prompt", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 4 }, "shared_prefix is 4"},
+		{"prefix below 0", func(j *Job) { j.SharedPrefix = -1 }, "shared_prefix is -1"},
+		{"prefix within é", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 2 }, "within a character"},
+		{"format json", func(j *Job) { j.Format = json.RawMessage(` "json"`) }, ""},
+		{"format yaml", func(j *Job) { j.Format = json.RawMessage(`"yaml"`) }, "neither"},
+		{"format of a list", func(j *Job) { j.Format = json.RawMessage(`[]`) }, "neither"},
+		{"broken format", func(j *Job) { j.Format = json.RawMessage(`{"type":}`) }, "format: JSON at byte 8"},
+		{"format with a key twice", func(j *Job) { j.Format = json.RawMessage(`{"a":1,"a":2}`) }, `format: JSON at byte 10: duplicate key "a"`},
+		{"long format", func(j *Job) { j.Format = json.RawMessage(`{"a":"` + strings.Repeat("x", MaxFormat) + `"}`) }, "format is"},
+		{"hot", func(j *Job) { j.Options.Temperature = new(11.0) }, "options.temperature is 11; want 0 to 10"},
+		{"no temperature", func(j *Job) { j.Options.Temperature = new(math.NaN()) }, "options.temperature is NaN"},
+		{"top_p", func(j *Job) { j.Options.TopP = new(1.5) }, "options.top_p"},
+		{"min_p", func(j *Job) { j.Options.MinP = new(-0.5) }, "options.min_p"},
+		{"repeat_penalty", func(j *Job) { j.Options.RepeatPenalty = new(math.Inf(1)) }, "options.repeat_penalty"},
+		{"num_predict", func(j *Job) { j.Options.NumPredict = new(0) }, "options.num_predict is 0; want 1 to"},
+		{"num_ctx", func(j *Job) { j.Options.NumCtx = new(maxTokens + 1) }, "options.num_ctx"},
+		{"top_k", func(j *Job) { j.Options.TopK = new(-1) }, "options.top_k"},
+		{"all options at 0", func(j *Job) {
+			j.Options = Options{Temperature: new(0.0), Seed: new(int64(0)), TopK: new(0), TopP: new(0.0)}
+		}, ""},
+		{"many stops", func(j *Job) { j.Options.Stop = slices.Repeat([]string{"x"}, maxStops+1) }, "options.stop has 17 words"},
+		{"empty stop", func(j *Job) { j.Options.Stop = []string{""} }, "options.stop has a word of 0 bytes"},
+		{"invalid stop", func(j *Job) { j.Options.Stop = []string{"\xff"} }, "options.stop"},
+		{"many labels", func(j *Job) {
+			j.Labels = map[string]string{}
+			for i := range maxLabels + 1 {
+				j.Labels[strings.Repeat("x", i)] = ""
+			}
+		}, "labels has 33 entries"},
+		{"long label", func(j *Job) { j.Labels = map[string]string{"a": strings.Repeat("x", maxLabel+1)} }, `labels."a" is longer than 256 bytes`},
+		{"invalid label", func(j *Job) { j.Labels = map[string]string{"a": "\xff"} }, `labels."a" is not valid UTF-8`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := validJob()
+			tt.change(j)
+			if err := j.Validate(); tt.want != "" {
+				wantInvalid(t, err, tt.want)
+			} else if err != nil {
+				t.Fatal(err)
+			} else if data, err := Encode(j); err != nil {
+				t.Error(err)
+			} else if _, err := Decode[Job](data); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestValidateOthers(t *testing.T) {
+	tests := []struct {
+		name string
+		v    record
+		want string // empty: valid
+	}{
+		{"hand-over", &Handover{V: 1, Stage: StageDecode, Kind: KindNone, Job: *validJob()}, ""},
+		{"fallback", &Handover{V: 1, Stage: StageFallback, Job: *validJob()}, ""},
+		{"hand-over without stage", &Handover{V: 1, Kind: KindNone, Job: *validJob()}, "want decode or fallback"},
+		{"hand-over without kind", &Handover{V: 1, Stage: StageDecode, Job: *validJob()}, "kind is empty"},
+		{"hand-over of a new kind", &Handover{V: 1, Stage: StageDecode, Kind: "soul", Job: *validJob()}, "want state, context or none"},
+		{"hand-over of nothing", &Handover{V: 1, Stage: StageFallback}, "job: v is 0"},
+		{"result", NewResult(validJob(), Succeeded), ""},
+		{"result without address", &Result{V: 1, JobID: testID, Status: Succeeded, Batch: "b"}, "user is empty"},
+		{"result without status", NewResult(validJob(), ""), "want succeeded, failed, cancelled or expired"},
+		{"failed without reason", NewResult(validJob(), Failed), "error is missing"},
+		{"chunk", &Chunk{V: 1, JobID: testID}, ""},
+		{"chunk without job", &Chunk{V: 1}, "job_id"},
+		{"chunk of another version", &Chunk{JobID: testID}, "v is 0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := Encode(tt.v); tt.want != "" {
+				wantInvalid(t, err, tt.want)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestIDsSort(t *testing.T) {
+	ids := make([]string, 5000)
+	for i := range ids {
+		ids[i] = NewID()
+	}
+	if !slices.IsSorted(ids) || len(slices.Compact(ids)) != cap(ids) {
+		t.Error("ids made later do not sort later, or repeat")
+	}
+}
+
+func TestExpired(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		deadline time.Time
+		want     bool
+	}{{time.Time{}, false}, {now.Add(time.Second), false}, {now, false}, {now.Add(-time.Second), true}} {
+		if got := (&Job{Deadline: tt.deadline}).Expired(now); got != tt.want {
+			t.Errorf("deadline %v at %v: expired = %t, want %t", tt.deadline, now, got, tt.want)
+		}
+	}
+}
+
+// The hash tells apart what goes to the model differently.
+func TestPromptSHA256(t *testing.T) {
+	seen := map[string]int{}
+	for i, j := range []Job{
+		{Prompt: "ab"}, {System: "a", Prompt: "b"}, {System: "ab"},
+		{Messages: []Message{{Role: RoleUser, Content: "ab"}}},
+		{Messages: []Message{{Role: RoleUser, Content: "a"}, {Role: RoleUser, Content: "b"}}},
+		{Messages: []Message{{Role: RoleSystem, Content: "ab"}}},
+	} {
+		hash := j.PromptSHA256()
+		if other, ok := seen[hash]; ok {
+			t.Errorf("jobs %d and %d have the same hash", i, other)
+		}
+		seen[hash] = i
+	}
+	const nothing = "374708fff7719dd5979ec875d56cd2286f6d3cf7ec317a3b25632aab28ec37bb" // sha256 of 16 zero bytes: two empty parts
+	if got := (&Job{}).PromptSHA256(); got != nothing {
+		t.Errorf("hash of nothing = %s, want %s", got, nothing)
+	}
+}
