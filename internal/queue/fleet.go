@@ -1,0 +1,160 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// fleet is one worker's view of the workers that serve its model. It hears each of their beats and
+// takes one for gone when it was silent for the bucket's TTL, whether or not the server has noticed.
+type fleet struct {
+	model string
+	ttl   time.Duration // silence after which a worker is gone
+	grace time.Duration // for a prefill worker to appear, or appear again, before its jobs are taken over
+
+	mu      sync.Mutex
+	seen    map[string]sighting // by the key of the presence
+	alone   time.Time           // since when there is no live prefill worker; zero while there is one
+	view    census
+	changed chan struct{} // closed and replaced when view changes
+}
+
+type sighting struct {
+	presence Presence
+	heard    time.Time
+}
+
+// census is what a worker decides by.
+type census struct {
+	decodeSlots int  // of the live decode workers
+	noPrefill   bool // no live prefill worker is left, and none came within the grace
+}
+
+func newFleet(model string, timing Timing, now time.Time) *fleet {
+	return &fleet{
+		model: model, ttl: timing.PresenceTTL, grace: timing.Beat / 2,
+		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}),
+	}
+}
+
+// census returns the present view and a channel that is closed when it changes.
+func (f *fleet) census() (census, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.view, f.changed
+}
+
+// note takes a sign of life; a nil presence is a worker's farewell.
+func (f *fleet) note(key string, p *Presence, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p == nil {
+		delete(f.seen, key)
+	} else {
+		f.seen[key] = sighting{*p, now}
+	}
+	f.count(now)
+}
+
+// expire forgets who was silent for too long.
+func (f *fleet) expire(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, s := range f.seen {
+		if now.Sub(s.heard) > f.ttl {
+			delete(f.seen, key)
+		}
+	}
+	f.count(now)
+}
+
+// excuse forgives the silence so far: it was we who could not hear.
+func (f *fleet) excuse(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, s := range f.seen {
+		f.seen[key] = sighting{s.presence, now}
+	}
+}
+
+// count brings the view up to date. The lock must be held.
+func (f *fleet) count(now time.Time) {
+	var prefill, slots int
+	for _, s := range f.seen {
+		switch p := s.presence; {
+		case !p.Live() || p.Model != f.model:
+		case p.Role == jobs.RolePrefill:
+			prefill++
+		case p.Role == jobs.RoleDecode:
+			slots += p.Slots
+		}
+	}
+	switch {
+	case prefill > 0:
+		f.alone = time.Time{}
+	case f.alone.IsZero():
+		f.alone = now
+	}
+	view := census{decodeSlots: slots, noPrefill: prefill == 0 && now.Sub(f.alone) >= f.grace}
+	if view != f.view {
+		f.view = view
+		close(f.changed)
+		f.changed = make(chan struct{})
+	}
+}
+
+// watch keeps the view up to date until the context ends. The first view is complete when
+// ready is called.
+func (f *fleet) watch(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, ready func()) error {
+	const prefix = "$KV." + BucketWorkers + "."
+	pattern := "*." + keyToken(f.model) + ".*"
+	heard := make(chan *nats.Msg, 256)
+	sub, err := nc.ChanSubscribe(prefix+pattern, heard)
+	if err != nil {
+		return fmt.Errorf("watch workers: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	status := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(status)
+
+	// The beats tell everything within one beat; the bucket tells it at once.
+	present, err := listPresences(ctx, kv, pattern)
+	if err != nil {
+		return err
+	}
+	for _, p := range present {
+		f.note(presenceKey(p.Role, p.Model, p.Worker), &p, time.Now())
+	}
+	ready()
+
+	tick := time.NewTicker(max(f.grace/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case m := <-heard:
+			key := m.Subject[len(prefix):]
+			var p Presence
+			if m.Header.Get("KV-Operation") != "" {
+				f.note(key, nil, time.Now())
+			} else if json.Unmarshal(m.Data, &p) == nil {
+				f.note(key, &p, time.Now())
+			}
+		case now := <-tick.C:
+			if nc.IsConnected() {
+				f.expire(now)
+			}
+		case <-status:
+			f.excuse(time.Now())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

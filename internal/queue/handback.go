@@ -1,0 +1,67 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// history is what is kept about the deliveries of one job to one stage, written only when
+// something went wrong. The server counts deliveries; blame is not its business.
+type history struct {
+	HandBacks int    `json:"hand_backs,omitempty"` // deliveries that were nobody's fault
+	Reason    string `json:"reason,omitempty"`     // why the last blamed attempt failed
+}
+
+// historyKey is where the history of a job at a stage is kept, the intake being the prefill stage
+// whoever serves it: <job>.<stage>.
+func historyKey(stage jobs.Stage, jobID string) string { return keyToken(jobID) + "." + string(stage) }
+
+// attempt is the number of a delivery, hand-backs not counted, from 1. The server's count starts
+// again when it crashes.
+func (h history) attempt(delivered uint64) int { return max(1, int(delivered)-h.HandBacks) }
+
+// readHistory returns the history at key, an empty one if there is none.
+func readHistory(ctx context.Context, kv jetstream.KeyValue, key string) (history, uint64, error) {
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return history{}, 0, nil
+	}
+	if err != nil {
+		return history{}, 0, fmt.Errorf("read history %s: %w", key, err)
+	}
+	var h history
+	if err := json.Unmarshal(entry.Value(), &h); err != nil {
+		return history{}, entry.Revision(), nil // another version's; begin anew
+	}
+	return h, entry.Revision(), nil
+}
+
+// changeHistory changes the history at key. Two workers may hold the same job for a moment, so a
+// write that lost against another is done again on what the other wrote.
+func changeHistory(ctx context.Context, kv jetstream.KeyValue, key string, change func(*history)) error {
+	for {
+		h, revision, err := readHistory(ctx, kv, key)
+		if err != nil {
+			return err
+		}
+		change(&h)
+		data, err := json.Marshal(h)
+		if err != nil {
+			return fmt.Errorf("encode history %s: %w", key, err)
+		}
+		if revision == 0 {
+			_, err = kv.Create(ctx, key, data)
+		} else {
+			_, err = kv.Update(ctx, key, data, revision)
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return err
+		}
+	}
+}

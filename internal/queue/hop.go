@@ -1,0 +1,204 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// A record is published effectively once: the server is asked to refuse a second one, and whenever
+// its answer leaves a doubt the record is read back. Only then is the message that led to it
+// acknowledged.
+
+const (
+	tryLimit  = 5 * time.Second       // for one attempt to publish, ask or acknowledge
+	firstWait = 50 * time.Millisecond // before the second attempt; then twice as long each time
+	longWait  = 2 * time.Second       // at most
+	maxRaw    = 1 << 20               // bytes kept of a record that cannot be read
+)
+
+// DeadLetter is what the dead-letter stream keeps of a job that could not be done.
+type DeadLetter struct {
+	V        int            `json:"v"`
+	Stage    jobs.Stage     `json:"stage"` // that gave up: prefill, decode or fallback
+	Code     jobs.Code      `json:"code"`
+	Message  string         `json:"message"`
+	Job      jobs.Job       `json:"job,omitzero"`       // as it was accepted; zero if it could not be read
+	Handover *jobs.Handover `json:"handover,omitempty"` // what prefill had handed over; its Job is left out
+	Attempts int            `json:"attempts"`           // of the stage
+	Worker   string         `json:"worker"`             // "machine/worker" that gave up
+	BuriedAt time.Time      `json:"buried_at"`          // the NATS server's clock
+	Raw      []byte         `json:"raw,omitempty"`      // of a record that could not be read, its beginning
+}
+
+// PublishResult publishes the terminal record of a job, unless one is there already, and repeats
+// that until the server has confirmed it or ctx ends. First reports whether the record there is this
+// one; then a copy goes to the inbox replyTo, if that is one. A record that the server will never
+// take is an error of code invalid_request.
+func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string) (first bool, err error) {
+	data, err := jobs.Encode(r)
+	if err != nil {
+		return false, fmt.Errorf("encode result: %w", err)
+	}
+	msg := &nats.Msg{Subject: jobs.ResultSubject(r.User, r.Batch, r.JobID), Data: data}
+	err = persist(ctx, "publish result", func(ctx context.Context) error {
+		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamResults))
+		if first = err == nil; first || !refused(err) {
+			return err
+		}
+		there, readErr := c.lastMsg(ctx, StreamResults, msg.Subject)
+		if readErr != nil || there == nil {
+			return err
+		}
+		first = bytes.Equal(there.Data, data) // then an earlier attempt of ours succeeded unheard
+		return nil
+	})
+	if first && replyTo != "" {
+		c.copyToInbox(replyTo, data)
+	}
+	return first, err
+}
+
+// copyToInbox sends a result to a core NATS inbox. Anything but an inbox is a subject that somebody
+// else may be listening to for another reason.
+func (c *Conn) copyToInbox(inbox string, data []byte) {
+	if !strings.HasPrefix(inbox, "_INBOX.") || strings.ContainsAny(inbox, "*> \t\r\n") {
+		c.log.Warn("reply subject refused: it does not begin with _INBOX.", "subject", fmt.Sprintf("%.60q", inbox))
+		return
+	}
+	if err := c.nc.Publish(inbox, data); err != nil {
+		c.log.Warn("send copy of result", "error", err)
+	}
+}
+
+// publishHop publishes a job for its next stage, unless it is or was there already, and repeats that
+// until the server has confirmed it or ctx ends.
+func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string) error {
+	data, err := jobs.Encode(h)
+	if err != nil {
+		return fmt.Errorf("encode hand-over: %w", err)
+	}
+	j := &h.Job
+	msg := &nats.Msg{Subject: jobs.JobSubject(h.Stage, j.Model, j.Class, j.ID), Data: data, Header: nats.Header{}}
+	if replyTo != "" {
+		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
+	}
+	return persist(ctx, "publish hand-over", func(ctx context.Context) error {
+		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(j.ID+"."+string(h.Stage)), jetstream.WithExpectStream(StreamRelay))
+		switch {
+		case err == nil && !ack.Duplicate:
+			return nil
+		case err != nil && !refused(err):
+			return err
+		}
+		// It is there, or it was and the next stage has published the result before letting go of it.
+		there, readErr := c.lastMsg(ctx, StreamRelay, msg.Subject)
+		if readErr == nil && there == nil {
+			there, readErr = c.lastMsg(ctx, StreamResults, jobs.ResultSubject(j.User, j.Batch, j.ID))
+		}
+		switch {
+		case there != nil:
+			return nil
+		case readErr != nil:
+			return readErr
+		case err == nil: // it was, and the result is gone too: somebody purged the job
+			c.log.Warn("hand-over was published before and is gone, and so is its result", "job", j.ID)
+		}
+		return err
+	})
+}
+
+// Bury puts a job into the dead-letter stream, unless it is there already, and repeats that until the
+// server has confirmed it or ctx ends.
+func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) error {
+	d.V, d.Stage = jobs.Version, stage
+	if d.Handover != nil {
+		h := *d.Handover
+		h.Job = jobs.Job{}
+		d.Handover = &h
+	}
+	d.Raw = d.Raw[:min(len(d.Raw), maxRaw)]
+	var data bytes.Buffer
+	enc := json.NewEncoder(&data)
+	enc.SetEscapeHTML(false) // common in code, and it would grow sixfold
+	if err := enc.Encode(d); err != nil {
+		return fmt.Errorf("encode dead letter: %w", err)
+	}
+	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, jobID), Data: data.Bytes()}
+	return persist(ctx, "publish dead letter", func(ctx context.Context) error {
+		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
+		if err == nil || !refused(err) {
+			return err
+		}
+		if there, readErr := c.lastMsg(ctx, StreamDLQ, msg.Subject); readErr == nil && there != nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// lastMsg returns the last message of a subject, nil if there is none.
+func (c *Conn) lastMsg(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	s, err := c.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w", stream, err)
+	}
+	return lastOf(ctx, s, subject)
+}
+
+func lastOf(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
+	msg, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	return msg, nil
+}
+
+// refused reports whether the server has answered, and said no. Without an answer nobody knows what
+// became of the message.
+func refused(err error) bool {
+	_, ok := errors.AsType[*jetstream.APIError](err)
+	return ok
+}
+
+// persist repeats an attempt that fails because of NATS, with growing pauses, until it succeeds or
+// ctx ends.
+func persist(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+	pause := firstWait
+	for {
+		err := try(ctx, attempt)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return jobs.Errorf(jobs.CodeInvalid, "%s: the record is larger than the NATS server takes; set max_payload: 8MB in its configuration", what)
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, longWait)
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+func try(ctx context.Context, attempt func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	return attempt(ctx)
+}

@@ -1,0 +1,103 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// The states of a worker.
+const (
+	StateReady    = "ready"    // the engine can work
+	StateLoading  = "loading"  // it will soon
+	StateDown     = "down"     // it does not answer
+	StateDraining = "draining" // the worker is being stopped and takes no more jobs
+)
+
+// Presence is what a worker says of itself every few seconds. It vanishes when the worker does.
+type Presence struct {
+	Worker        string             `json:"worker"`  // its id, unique among all workers
+	Machine       string             `json:"machine"` // the name a person knows the machine by
+	Role          jobs.Stage         `json:"role"`    // prefill or decode
+	Model         string             `json:"model"`   // canonical
+	Engine        string             `json:"engine,omitempty"`
+	EngineVersion string             `json:"engine_version,omitempty"`
+	ModelDigest   string             `json:"model_digest,omitempty"`
+	State         string             `json:"state"`
+	Problem       string             `json:"problem,omitempty"` // why it is down, with the remedy
+	Slots         int                `json:"slots"`             // jobs it runs at once
+	Busy          int                `json:"busy"`              // of those, in use now
+	ContextTokens int                `json:"context_tokens,omitempty"`
+	HTTP          string             `json:"http,omitempty"` // address of its HTTP API
+	Version       string             `json:"version,omitempty"`
+	Handover      []jobs.Kind        `json:"handover,omitempty"`
+	SkewSeconds   float64            `json:"skew_seconds"` // its wall clock minus the NATS server's
+	Started       time.Time          `json:"started"`
+	Rates         map[string]float64 `json:"rates,omitempty"` // measured, per second; the name says what
+}
+
+// Live reports whether the worker takes jobs now or will in a moment.
+func (p Presence) Live() bool { return p.State == StateReady || p.State == StateLoading }
+
+// presenceKey is where a worker's presence is kept: <role>.<model>.<worker>.
+func presenceKey(role jobs.Stage, model, worker string) string {
+	return keyToken(string(role)) + "." + keyToken(model) + "." + keyToken(worker)
+}
+
+// keyToken writes any name as one token of a bucket's key, which takes fewer characters than a
+// subject does: what is neither letter, digit, '_' nor '-' becomes =XX.
+func keyToken(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// Workers lists who is present, in the order of role, model and worker.
+func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
+	kv, err := c.js.KeyValue(ctx, BucketWorkers)
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", BucketWorkers, err)
+	}
+	found, err := listPresences(ctx, kv, jetstream.AllKeys)
+	slices.SortFunc(found, func(a, b Presence) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Worker, b.Worker))
+	})
+	return found, err
+}
+
+// listPresences reads the presences whose keys match the pattern. What it cannot read it skips:
+// another version's record must not hide the rest.
+func listPresences(ctx context.Context, kv jetstream.KeyValue, pattern string) ([]Presence, error) {
+	watcher, err := kv.Watch(ctx, pattern, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	defer watcher.Stop()
+	var found []Presence
+	for entry := range watcher.Updates() {
+		if entry == nil { // that was the last one that was there
+			return found, nil
+		}
+		var p Presence
+		if json.Unmarshal(entry.Value(), &p) == nil {
+			found = append(found, p)
+		}
+	}
+	return nil, fmt.Errorf("list workers: %w", cmp.Or(context.Cause(ctx), nats.ErrConnectionClosed))
+}

@@ -1,0 +1,292 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Pulling is done on the bare protocol: nats.go's Fetch cannot wait at several consumers at once,
+// and what arrives after its context ended is lost until AckWait is over, at the job's expense.
+
+const (
+	pullExpires   = 30 * time.Second // the server forgets a waiting pull then
+	pullHeartbeat = 5 * time.Second  // it says so often that it has not
+	probeLimit    = 5 * time.Second  // for an answer to "anything there now?"
+	flushLimit    = 2 * time.Second  // for the server to confirm that a pull is withdrawn
+)
+
+// source is a durable consumer to pull from.
+type source struct{ stream, consumer string }
+
+func (s source) String() string { return s.stream + "/" + s.consumer }
+
+// arrival is a delivered message.
+type arrival struct {
+	msg   *nats.Msg
+	from  source
+	asked time.Time // when this worker began to ask for it
+	at    time.Time // when it came
+}
+
+// goneError says that the server does not know the consumer.
+type goneError struct{ source source }
+
+func (e *goneError) Error() string { return fmt.Sprintf("pull from %s: no such consumer", e.source) }
+
+// errWoken ends a wait because the reason for it may have changed.
+var errWoken = errors.New("woken")
+
+// puller asks consumers for one message at a time. It belongs to one goroutine. What the server
+// delivers is never dropped: everything that arrives, however late, comes out of next or withdraw.
+type puller struct {
+	nc      *nats.Conn
+	inbox   string             // probes are answered at inbox.<number>
+	probes  *nats.Subscription // of all of them
+	probed  int                // number of the last one
+	asking  map[string]*pull   // probes that were not answered yet, by subject
+	waiting map[source]*pull   // pulls that wait at the server
+	msgs    chan *nats.Msg     // whatever the server sends to any of them
+	ready   []arrival          // arrived, not yet handed out
+	status  chan nats.Status
+}
+
+// pull is one request for one message.
+type pull struct {
+	from  source
+	sub   *nats.Subscription // its own, so that the server can be told that nobody listens any more
+	asked time.Time
+	heard time.Time
+}
+
+func newPuller(nc *nats.Conn) (*puller, error) {
+	p := &puller{
+		nc: nc, inbox: nc.NewInbox(), asking: map[string]*pull{}, waiting: map[source]*pull{},
+		msgs: make(chan *nats.Msg, 256), status: nc.StatusChanged(nats.CONNECTED, nats.CLOSED),
+	}
+	var err error
+	if p.probes, err = nc.ChanSubscribe(p.inbox+".*", p.msgs); err != nil {
+		nc.RemoveStatusListener(p.status)
+		return nil, fmt.Errorf("subscribe to answers of pulls: %w", err)
+	}
+	return p, nil
+}
+
+// close ends the puller and returns what had arrived.
+func (p *puller) close() []arrival {
+	late := p.withdraw(nil)
+	_ = p.probes.Unsubscribe()
+	p.nc.RemoveStatusListener(p.status)
+	return late
+}
+
+// next returns the next message, of the first source that has one, and waits at all of them while
+// none has. Pulls at sources that did not deliver keep waiting at the server. It ends with errWoken
+// when wake is closed and with a *goneError when a consumer is missing.
+func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{}) (arrival, error) {
+	p.collect()
+	for _, s := range sources {
+		if len(p.ready) > 0 || p.waiting[s] != nil {
+			continue
+		}
+		if err := p.probe(s); err != nil {
+			return arrival{}, err
+		}
+	}
+	tick := time.NewTicker(pullHeartbeat)
+	defer tick.Stop()
+	for {
+		if len(p.ready) > 0 {
+			a := p.ready[0]
+			p.ready = p.ready[1:]
+			return a, nil
+		}
+		for _, s := range sources {
+			if p.waiting[s] == nil {
+				if err := p.wait(s); err != nil {
+					return arrival{}, err
+				}
+			}
+		}
+		select {
+		case m := <-p.msgs:
+			if err := p.take(m); err != nil {
+				return arrival{}, err
+			}
+		case now := <-tick.C:
+			p.dropSilent(now)
+		case status, ok := <-p.status:
+			if err := p.connection(status, ok); err != nil {
+				return arrival{}, err
+			}
+		case <-wake:
+			return arrival{}, errWoken
+		case <-ctx.Done():
+			return arrival{}, context.Cause(ctx)
+		}
+	}
+}
+
+// withdraw takes back the pulls that wait at sources not to be kept, and returns when the server has
+// confirmed that nothing more will come of them, with everything that had arrived.
+func (p *puller) withdraw(keep []source) []arrival {
+	flush := false
+	for s, w := range p.waiting {
+		if !slices.Contains(keep, s) {
+			_ = w.sub.Drain() // fails only on a closed connection
+			delete(p.waiting, s)
+			flush = true
+		}
+	}
+	if flush && p.nc.IsConnected() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+		defer cancel()
+		_ = p.nc.FlushWithContext(ctx) // without an answer there is no connection over which anything could come
+	}
+	p.collect()
+	late := p.ready
+	p.ready = nil
+	return late
+}
+
+// collect takes in what has arrived so far.
+func (p *puller) collect() {
+	for {
+		select {
+		case m := <-p.msgs:
+			_ = p.take(m) // a missing consumer will be noticed again by the next pull
+		default:
+			return
+		}
+	}
+}
+
+// probe asks a source for a message that is there now, and waits for the answer.
+func (p *puller) probe(s source) error {
+	if !p.nc.IsConnected() {
+		return nil // next waits at the source until the connection is back
+	}
+	p.probed++
+	subject := p.inbox + "." + strconv.Itoa(p.probed)
+	p.asking[subject] = &pull{from: s, asked: time.Now()}
+	if err := p.ask(s, subject, `{"batch":1,"no_wait":true}`); err != nil {
+		return err
+	}
+	limit := time.NewTimer(probeLimit)
+	defer limit.Stop()
+	for p.asking[subject] != nil {
+		select {
+		case m := <-p.msgs:
+			if err := p.take(m); err != nil {
+				return err
+			}
+		case status, ok := <-p.status:
+			if err := p.connection(status, ok); err != nil {
+				return err
+			}
+		case <-limit.C:
+			return nil // a late answer is taken all the same
+		}
+	}
+	return nil
+}
+
+// wait leaves a request for one message at the server.
+func (p *puller) wait(s source) error {
+	sub, err := p.nc.ChanSubscribe(p.nc.NewInbox(), p.msgs)
+	if err != nil {
+		return fmt.Errorf("subscribe to a pull from %s: %w", s, err)
+	}
+	now := time.Now()
+	p.waiting[s] = &pull{from: s, sub: sub, asked: now, heard: now}
+	return p.ask(s, sub.Subject, fmt.Sprintf(`{"batch":1,"expires":%d,"idle_heartbeat":%d}`, pullExpires, pullHeartbeat))
+}
+
+func (p *puller) ask(s source, reply, request string) error {
+	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+s.stream+"."+s.consumer, reply, []byte(request)); err != nil {
+		return fmt.Errorf("pull from %s: %w", s, err)
+	}
+	return nil
+}
+
+// connection takes a change of the connection's status. After a new connect the server that knew
+// our pulls may be gone, and them with it.
+func (p *puller) connection(status nats.Status, ok bool) error {
+	if !ok || status == nats.CLOSED {
+		return nats.ErrConnectionClosed
+	}
+	clear(p.asking)
+	p.ready = p.withdraw(nil)
+	return nil
+}
+
+// take sorts what the server sent: a message goes to ready, and it or a final status ends its pull.
+func (p *puller) take(m *nats.Msg) error {
+	now := time.Now()
+	w := p.asking[m.Subject]
+	if w == nil {
+		for _, c := range p.waiting {
+			if c.sub == m.Sub {
+				w = c
+			}
+		}
+	}
+	// Only the subject for its acknowledgement tells a job from a status: headers are the submitter's.
+	if strings.HasPrefix(m.Reply, "$JS.ACK.") {
+		a := arrival{msg: m, asked: now, at: now}
+		if w != nil {
+			a.asked = w.asked
+			p.done(w, m.Subject)
+		}
+		if meta, err := m.Metadata(); err == nil {
+			a.from = source{meta.Stream, meta.Consumer}
+		}
+		p.ready = append(p.ready, a)
+		return nil
+	}
+	if w == nil {
+		return nil // of a pull that was withdrawn
+	}
+	w.heard = now
+	status, text := m.Header.Get("Status"), m.Header.Get("Description")
+	if status == "100" { // a heartbeat
+		return nil
+	}
+	p.done(w, m.Subject)
+	switch {
+	case status == "404", status == "408": // nothing is there; the pull expired
+		return nil
+	case status == "503", strings.EqualFold(text, "consumer deleted"):
+		return &goneError{w.from}
+	}
+	return fmt.Errorf("pull from %s: the server says %s %s", w.from, status, text)
+}
+
+// done forgets a pull that the server has answered.
+func (p *puller) done(w *pull, subject string) {
+	if w.sub == nil {
+		delete(p.asking, subject)
+		return
+	}
+	_ = w.sub.Unsubscribe()
+	delete(p.waiting, w.from)
+}
+
+// dropSilent gives up pulls of which the server has not been heard for two heartbeats.
+func (p *puller) dropSilent(now time.Time) {
+	var heard []source
+	for s, w := range p.waiting {
+		if now.Sub(w.heard) < 2*pullHeartbeat+time.Second {
+			heard = append(heard, s)
+		}
+	}
+	if len(heard) < len(p.waiting) {
+		p.ready = append(p.ready, p.withdraw(heard)...)
+	}
+}
