@@ -1,0 +1,139 @@
+// Package tinymodel writes small language models with random weights as GGUF files, for tests and the demo: real
+// engines load them, tokenize, prefill, decode and move their KV caches, fast and without a download. Their text is
+// gibberish, but printable gibberish that depends on the whole prompt, so that a lost or mixed-up KV cache shows.
+//
+// The same Spec gives the same bytes on every machine.
+package tinymodel
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Version changes whenever the bytes written for some Spec change. Caches of generated files are keyed by it.
+const Version = 1
+
+// Shape is a model architecture, by llama.cpp's name for it.
+type Shape string
+
+// Llama is the plain dense transformer: full attention with rotary positions, gated feed-forward.
+const Llama Shape = "llama"
+
+// Tokenizer is the kind of vocabulary. The two kinds differ in what a hand-over of text may break: see BPE and SentencePiece.
+type Tokenizer string
+
+const (
+	// BPE is byte-level with ranked merges, as in Qwen and GPT models. Detokenizing and tokenizing again is exact.
+	BPE Tokenizer = "bpe"
+	// SentencePiece is scored pieces with bytes as a fallback, as in Llama 2. It begins each text with a BOS token and
+	// a space of its own, so a text cut in two tokenizes differently.
+	SentencePiece Tokenizer = "sentencepiece"
+)
+
+// Weights is how the matrices are stored. Norms are always float32.
+type Weights string
+
+const (
+	// F32 is plain float32.
+	F32 Weights = "f32"
+	// Q8 is llama.cpp's q8_0: blocks of 32 bytes with a float16 scale.
+	Q8 Weights = "q8_0"
+)
+
+// Spec says which model to write. All fields but Seed are required; Tiny and Visible give complete ones.
+type Spec struct {
+	Shape     Shape
+	Tokenizer Tokenizer
+	Weights   Weights
+	Layers    int
+	Width     int // of the residual stream; a multiple of Heads, and of 32
+	Heads     int // attention heads; a multiple of KVHeads
+	KVHeads   int // heads that share one key and value
+	FF        int // width of the feed-forward layer; a multiple of 32
+	Context   int // tokens the header promises
+	Seed      uint64
+}
+
+// Tiny is a model of about 4 MB that prefills thousands of tokens a second on one core.
+func Tiny(t Tokenizer) Spec {
+	return Spec{Shape: Llama, Tokenizer: t, Weights: F32, Layers: 2, Width: 64, Heads: 2, KVHeads: 1, FF: 128, Context: 32768, Seed: 1}
+}
+
+// Visible is a model of about 120 million parameters (140 MB), large enough that its prefill takes visible time:
+// around a hundred tokens a second on one core.
+func Visible(t Tokenizer) Spec {
+	return Spec{Shape: Llama, Tokenizer: t, Weights: Q8, Layers: 12, Width: 768, Heads: 12, KVHeads: 4, FF: 3584, Context: 32768, Seed: 1}
+}
+
+// Validate says which field of s cannot be.
+func (s Spec) Validate() error {
+	for _, f := range []struct {
+		name        string
+		value, unit int
+	}{
+		{"Layers", s.Layers, 1}, {"KVHeads", s.KVHeads, 1}, {"Heads", s.Heads, s.KVHeads}, {"FF", s.FF, q8Block}, {"Context", s.Context, 1},
+		{"Width", s.Width, q8Block}, {"Width", s.Width, 2 * s.Heads},
+	} {
+		if f.value <= 0 || f.unit <= 0 || f.value%f.unit != 0 {
+			return fmt.Errorf("model spec: %s is %d, want a positive multiple of %d", f.name, f.value, max(f.unit, 1))
+		}
+	}
+	switch {
+	case s.Shape != Llama:
+		return fmt.Errorf("model spec: Shape is %q, want %q", s.Shape, Llama)
+	case s.Tokenizer != BPE && s.Tokenizer != SentencePiece:
+		return fmt.Errorf("model spec: Tokenizer is %q, want %q or %q", s.Tokenizer, BPE, SentencePiece)
+	case s.Weights != F32 && s.Weights != Q8:
+		return fmt.Errorf("model spec: Weights is %q, want %q or %q", s.Weights, F32, Q8)
+	}
+	return nil
+}
+
+// Write writes the GGUF file of s to w.
+func Write(w io.Writer, s Spec) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	v := learnVocabulary(s.Tokenizer)
+	tensors := s.tensors(v)
+	out := bufio.NewWriterSize(w, 1<<20)
+	if err := writeHeader(out, append(s.metadata(), v.metadata(s.Tokenizer)...), tensors); err != nil {
+		return fmt.Errorf("write model header: %w", err)
+	}
+	for _, t := range tensors {
+		if err := t.write(out, s.Seed); err != nil {
+			return fmt.Errorf("write tensor %s: %w", t.name, err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write model: %w", err)
+	}
+	return nil
+}
+
+// WriteFile writes the GGUF file of s at path. The file appears whole or not at all, also when several processes write it.
+func WriteFile(path string, s Spec) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write model file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := Write(f, s); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("write model file: %w", err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("write model file: %w", err)
+	}
+	return nil
+}
