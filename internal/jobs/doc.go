@@ -7,3 +7,5 @@
 // up in a NATS subject is safe there and can be read back. It imports the standard
 // library and uuid only, so that any program can use it.
 package jobs
+
+//go:generate go run ./schemagen ../../docs/schemas

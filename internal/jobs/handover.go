@@ -15,7 +15,7 @@ const (
 // Handover is what the relay stream holds: a job on its way from prefill to decode,
 // or to the decode machine for both phases (Stage fallback).
 type Handover struct {
-	V          int       `json:"v"`
+	V          int       `json:"v"`                     // version of this record, always 1
 	Stage      Stage     `json:"stage"`                 // decode or fallback
 	Job        Job       `json:"job"`                   // as it was accepted
 	AcceptedAt time.Time `json:"accepted_at"`           // when the intake stream stored the job; the NATS server's clock
@@ -27,7 +27,7 @@ type Handover struct {
 	Prefill    *Prefill  `json:"prefill,omitempty"`     // what prefill did; nil when it did nothing
 	Attempts   int       `json:"attempts,omitempty"`    // of the prefill stage
 	Decision   string    `json:"decision,omitempty"`    // why this plan
-	Warnings   []string  `json:"warnings,omitempty"`
+	Warnings   []string  `json:"warnings,omitempty"`    // carried into the result
 
 	Extra Extra `json:"-"`
 }

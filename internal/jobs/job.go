@@ -17,10 +17,10 @@ const SingleBatch = "single"
 // Class says whether somebody is waiting at a prompt for the job.
 type Class string
 
-// Workers take interactive jobs before batch jobs.
+// The classes of jobs.
 const (
-	Interactive Class = "interactive"
-	Batch       Class = "batch"
+	Interactive Class = "interactive" // somebody waits
+	Batch       Class = "batch"       // one of many
 )
 
 // Classes are all classes, in the order in which workers take them.
@@ -38,34 +38,34 @@ const (
 
 // Job is one request for one completion, as it is published on the intake stream.
 type Job struct {
-	V            int               `json:"v"`                       // always [Version]
-	ID           string            `json:"id"`                      // UUIDv7
+	V            int               `json:"v"`                       // version of this record, always 1
+	ID           string            `json:"id"`                      // UUID in lower case; version 7, so that ids sort by time
 	User         string            `json:"user"`                    // whose results these are
-	Batch        string            `json:"batch"`                   // jobs submitted together; [SingleBatch] for one by itself
-	CustomID     string            `json:"custom_id,omitempty"`     // the submitter's own name for it
-	Class        Class             `json:"class"`                   // interactive or batch
-	Model        string            `json:"model"`                   // canonical, see [CanonicalModel]
-	System       string            `json:"system,omitempty"`        // system prompt
-	Prompt       string            `json:"prompt,omitempty"`        // either this …
-	Messages     []Message         `json:"messages,omitempty"`      // … or a chat
+	Batch        string            `json:"batch"`                   // jobs submitted together; "single" for one by itself
+	CustomID     string            `json:"custom_id,omitempty"`     // the submitter's own name for the job
+	Class        Class             `json:"class"`                   // whether somebody waits at a prompt; workers take interactive jobs first
+	Model        string            `json:"model"`                   // canonical name with a tag, such as qwen3-coder:30b
+	System       string            `json:"system,omitempty"`        // system prompt; not together with messages
+	Prompt       string            `json:"prompt,omitempty"`        // the prompt; either this or messages
+	Messages     []Message         `json:"messages,omitempty"`      // a chat; either this or prompt
 	Format       json.RawMessage   `json:"format,omitempty"`        // "json" or a JSON schema that the text must satisfy
-	Think        Think             `json:"think,omitempty"`         // reasoning, for models that can
+	Think        Think             `json:"think,omitempty"`         // reasoning, for models that can; left out leaves it to the model
 	Options      Options           `json:"options,omitzero"`        // sampling options
-	Plan         Plan              `json:"plan,omitempty"`          // empty means disaggregated
-	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of Prompt, or number of Messages, that the whole batch shares
-	Stream       bool              `json:"stream,omitempty"`        // publish tokens as they come
+	Plan         Plan              `json:"plan,omitempty"`          // where the two phases run; left out means disaggregated
+	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of the prompt, or number of messages, that the whole batch shares
+	Stream       bool              `json:"stream,omitempty"`        // publish the text while it is generated
 	Labels       map[string]string `json:"labels,omitempty"`        // the submitter's own; carried into the result
 	SubmittedAt  time.Time         `json:"submitted_at,omitzero"`   // the submitter's clock
 	Deadline     time.Time         `json:"deadline,omitzero"`       // after which the job must not run any more
-	ReplayOf     string            `json:"replay_of,omitempty"`     // the dead-lettered job that this one repeats
+	ReplayOf     string            `json:"replay_of,omitempty"`     // id of the dead-lettered job that this one repeats
 
 	Extra Extra `json:"-"` // fields of a newer version
 }
 
 // Message is one turn of a chat.
 type Message struct {
-	Role    Role   `json:"role"`
-	Content string `json:"content"`
+	Role    Role   `json:"role"`    // who speaks
+	Content string `json:"content"` // what is said
 
 	Extra Extra `json:"-"`
 }
@@ -75,35 +75,35 @@ type Role string
 
 // The roles of a chat.
 const (
-	RoleSystem    Role = "system"
-	RoleUser      Role = "user"
-	RoleAssistant Role = "assistant"
+	RoleSystem    Role = "system"    // the instructions
+	RoleUser      Role = "user"      // the request
+	RoleAssistant Role = "assistant" // an answer of the model
 )
 
-// Think asks a reasoning model to think, not to, or how hard. Empty leaves it to the model.
+// Think asks a reasoning model to think, not to, or how hard.
 type Think string
 
-// The values of [Think]; levels are understood by gpt-oss.
+// The values of [Think].
 const (
-	ThinkOn     Think = "on"
-	ThinkOff    Think = "off"
-	ThinkLow    Think = "low"
-	ThinkMedium Think = "medium"
-	ThinkHigh   Think = "high"
+	ThinkOn     Think = "on"     // think
+	ThinkOff    Think = "off"    // do not
+	ThinkLow    Think = "low"    // a little; gpt-oss knows levels
+	ThinkMedium Think = "medium" // more
+	ThinkHigh   Think = "high"   // most
 )
 
-// Options are the sampling options of a job; what is nil is left to the engine.
-// NumCtx is the context the job needs at least: the size itself is the worker's setting.
+// Options are the sampling options of a job; what is left out is left to the engine.
+// The size of the context is the worker's setting; a job may only say what it needs.
 type Options struct {
-	Temperature   *float64 `json:"temperature,omitempty"`
-	Seed          *int64   `json:"seed,omitempty"`
-	NumPredict    *int     `json:"num_predict,omitempty"` // tokens to generate at most
-	NumCtx        *int     `json:"num_ctx,omitempty"`     // tokens
-	TopP          *float64 `json:"top_p,omitempty"`
-	TopK          *int     `json:"top_k,omitempty"`
-	MinP          *float64 `json:"min_p,omitempty"`
-	RepeatPenalty *float64 `json:"repeat_penalty,omitempty"`
-	Stop          []string `json:"stop,omitempty"`
+	Temperature   *float64 `json:"temperature,omitempty"`    // 0 is greedy: the likeliest token each time
+	Seed          *int64   `json:"seed,omitempty"`           // of the random numbers; equal seeds give equal text
+	NumPredict    *int     `json:"num_predict,omitempty"`    // tokens to generate at most
+	NumCtx        *int     `json:"num_ctx,omitempty"`        // tokens of context that the job needs at least
+	TopP          *float64 `json:"top_p,omitempty"`          // choose among the likeliest tokens that together have this probability
+	TopK          *int     `json:"top_k,omitempty"`          // choose among this many likeliest tokens; 0 is no limit
+	MinP          *float64 `json:"min_p,omitempty"`          // least probability of a token, as a share of the likeliest one's
+	RepeatPenalty *float64 `json:"repeat_penalty,omitempty"` // above 1 makes repetition less likely
+	Stop          []string `json:"stop,omitempty"`           // words that end the text
 
 	Extra Extra `json:"-"`
 }

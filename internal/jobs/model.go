@@ -23,11 +23,15 @@ func CanonicalModel(name string) (string, error) {
 	if m == "" {
 		return "", Errorf(CodeInvalid, "model is empty; give a name such as qwen3-coder:30b")
 	}
-	if !strings.Contains(m[strings.LastIndexByte(m, '/')+1:], ":") {
+	last := m[strings.LastIndexByte(m, '/')+1:]
+	if !strings.Contains(last, ":") {
 		m += ":latest"
 	}
-	if n := len(EncodeToken(m)); n > maxName { // with it, consumers and their folders are named
-		return "", Errorf(CodeInvalid, "model is %d bytes long, encoded; %d are allowed", n, maxName)
+	if last == "" || last[0] == ':' || last[len(last)-1] == ':' {
+		return "", Errorf(CodeInvalid, "model %.60q lacks a part; give a name such as qwen3-coder:30b", name)
+	}
+	if n := len(EncodeToken(m)); n > MaxName { // with it, consumers and their folders are named
+		return "", Errorf(CodeInvalid, "model is %d bytes long, encoded; %d are allowed", n, MaxName)
 	}
 	if !utf8.ValidString(m) || strings.ContainsFunc(m, unprintable) || strings.Contains(m, " ") {
 		return "", Errorf(CodeInvalid, "model %q holds white space or characters that cannot be printed", m)

@@ -34,12 +34,15 @@ func TestCanonicalModelRefuses(t *testing.T) {
 		"":                             "model is empty",
 		"disaggregated:":               "model is empty",
 		"registry.ollama.ai/library/":  "model is empty",
+		"team/":                        "lacks a part",
+		":30b":                         "lacks a part",
+		"m:":                           "lacks a part",
 		"a model":                      "white space",
 		"model\n":                      "white space",
 		"m\u202eodel":                  "cannot be printed",
 		"m\xff":                        "cannot be printed",
-		strings.Repeat("m", maxName):   "207 bytes long", // with :latest
-		strings.Repeat("é", maxName/2): "607 bytes long",
+		strings.Repeat("m", MaxName):   "207 bytes long", // with :latest
+		strings.Repeat("é", MaxName/2): "607 bytes long",
 	} {
 		_, err := CanonicalModel(name)
 		wantInvalid(t, err, want)

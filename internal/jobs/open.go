@@ -109,7 +109,7 @@ func marshalOpen(plain any, extra Extra) ([]byte, error) {
 		return data, err
 	}
 	for f := range reflect.TypeOf(plain).Fields() {
-		if name := jsonName(f); extra[name] != nil {
+		if name := jsonName(f); name != "" && extra[name] != nil {
 			return nil, Errorf(CodeInvalid, "%s is both a field and an extra field", name)
 		}
 	}

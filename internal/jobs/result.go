@@ -10,10 +10,10 @@ type Status string
 
 // The ends of a job. Exactly one result with one of them exists for every accepted job in time.
 const (
-	Succeeded Status = "succeeded"
-	Failed    Status = "failed"
-	Cancelled Status = "cancelled"
-	Expired   Status = "expired"
+	Succeeded Status = "succeeded" // the text is whole
+	Failed    Status = "failed"    // see the error
+	Cancelled Status = "cancelled" // somebody asked for it
+	Expired   Status = "expired"   // its deadline passed first
 )
 
 // Method is the way a job really went.
@@ -42,51 +42,51 @@ func SlowTransferWarning(d time.Duration) string {
 
 // Result is the terminal record of a job, published once on the results stream.
 type Result struct {
-	V            int               `json:"v"`
-	JobID        string            `json:"job_id"`
-	User         string            `json:"user"`
-	Batch        string            `json:"batch"`
-	CustomID     string            `json:"custom_id,omitempty"`
-	Model        string            `json:"model"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	Status       Status            `json:"status"`
+	V            int               `json:"v"`                       // version of this record, always 1
+	JobID        string            `json:"job_id"`                  // as in the job
+	User         string            `json:"user"`                    // as in the job
+	Batch        string            `json:"batch"`                   // as in the job
+	CustomID     string            `json:"custom_id,omitempty"`     // as in the job
+	Model        string            `json:"model"`                   // as in the job
+	Labels       map[string]string `json:"labels,omitempty"`        // as in the job
+	Status       Status            `json:"status"`                  // how the job ended
 	Text         string            `json:"text"`                    // generated text only, without the prompt
 	Thinking     string            `json:"thinking,omitempty"`      // reasoning, kept apart
 	FinishReason string            `json:"finish_reason,omitempty"` // stop or length
-	Method       Method            `json:"method,omitempty"`
-	Warnings     []string          `json:"warnings,omitempty"`
-	Error        *ErrorInfo        `json:"error,omitempty"` // of a job that did not succeed
-	Usage        Usage             `json:"usage"`
-	Timings      Timings           `json:"timings"`
-	Servers      Servers           `json:"servers"`
-	Attempts     Attempts          `json:"attempts"`
-	Decision     string            `json:"decision,omitempty"` // why this plan, and what it saved
-	Provenance   Provenance        `json:"provenance"`
-	ReplayOf     string            `json:"replay_of,omitempty"`
-	FinishedAt   time.Time         `json:"finished_at"` // the finishing machine's clock
+	Method       Method            `json:"method,omitempty"`        // the way it really went
+	Warnings     []string          `json:"warnings,omitempty"`      // such as "Using fallback mode - slower performance"
+	Error        *ErrorInfo        `json:"error,omitempty"`         // of a job that did not succeed
+	Usage        Usage             `json:"usage"`                   // tokens
+	Timings      Timings           `json:"timings"`                 // seconds
+	Servers      Servers           `json:"servers"`                 // who did what
+	Attempts     Attempts          `json:"attempts"`                // how often each stage was tried
+	Decision     string            `json:"decision,omitempty"`      // why this plan, and what it saved
+	Provenance   Provenance        `json:"provenance"`              // what computed the text
+	ReplayOf     string            `json:"replay_of,omitempty"`     // as in the job
+	FinishedAt   time.Time         `json:"finished_at"`             // the finishing machine's clock
 
 	Extra Extra `json:"-"`
 }
 
 // ErrorInfo says why a job did not succeed.
 type ErrorInfo struct {
-	Code    Code   `json:"code"`
-	Stage   Stage  `json:"stage,omitempty"`
-	Message string `json:"message"`
+	Code    Code   `json:"code"`            // for programs
+	Stage   Stage  `json:"stage,omitempty"` // where it failed
+	Message string `json:"message"`         // for a person
 
 	Extra Extra `json:"-"`
 }
 
 // Usage counts tokens. Cached tokens were found in a KV cache, computed ones were not.
 type Usage struct {
-	PromptTokens     int  `json:"prompt_tokens"`
-	PrefillCached    int  `json:"prefill_cached"`
-	PrefillComputed  int  `json:"prefill_computed"`
-	DecodeCached     int  `json:"decode_cached"`
-	DecodeComputed   int  `json:"decode_computed"`
-	HandedOver       int  `json:"handed_over"` // prompt tokens whose KV state moved between machines
-	GeneratedTokens  int  `json:"generated_tokens"`
-	ThinkingIncluded bool `json:"thinking_included,omitempty"` // GeneratedTokens counts the thinking too
+	PromptTokens     int  `json:"prompt_tokens"`               // whole prompt
+	PrefillCached    int  `json:"prefill_cached"`              // of the prompt, on the prefill machine
+	PrefillComputed  int  `json:"prefill_computed"`            // of the prompt, on the prefill machine
+	DecodeCached     int  `json:"decode_cached"`               // of the prompt, on the decode machine
+	DecodeComputed   int  `json:"decode_computed"`             // of the prompt, on the decode machine
+	HandedOver       int  `json:"handed_over"`                 // prompt tokens whose KV state moved between machines
+	GeneratedTokens  int  `json:"generated_tokens"`            // of the text
+	ThinkingIncluded bool `json:"thinking_included,omitempty"` // generated_tokens counts the thinking too
 
 	Extra Extra `json:"-"`
 }
@@ -94,14 +94,14 @@ type Usage struct {
 // Timings are in seconds. Queue waits and the total are read off the NATS server's clock, all
 // others off one process's monotonic clock or the engine's own measure.
 type Timings struct {
-	QueuePrefillSeconds     float64 `json:"queue_prefill_seconds"`
-	QueueDecodeSeconds      float64 `json:"queue_decode_seconds"`
-	PrefillSeconds          float64 `json:"prefill_seconds"`
-	PrefillTokensPerSecond  float64 `json:"prefill_tokens_per_second"`
-	TransferSeconds         float64 `json:"transfer_seconds"`       // of the hand-over
-	DecodePrefillSeconds    float64 `json:"decode_prefill_seconds"` // prompt computed again on the decode machine
-	DecodeSeconds           float64 `json:"decode_seconds"`
-	DecodeTokensPerSecond   float64 `json:"decode_tokens_per_second"`
+	QueuePrefillSeconds     float64 `json:"queue_prefill_seconds"`       // waited for prefill
+	QueueDecodeSeconds      float64 `json:"queue_decode_seconds"`        // waited for decode
+	PrefillSeconds          float64 `json:"prefill_seconds"`             // prompt computed on the prefill machine
+	PrefillTokensPerSecond  float64 `json:"prefill_tokens_per_second"`   // computed prompt tokens
+	TransferSeconds         float64 `json:"transfer_seconds"`            // of the hand-over
+	DecodePrefillSeconds    float64 `json:"decode_prefill_seconds"`      // prompt computed again on the decode machine
+	DecodeSeconds           float64 `json:"decode_seconds"`              // text generated
+	DecodeTokensPerSecond   float64 `json:"decode_tokens_per_second"`    // generated tokens
 	TimeToFirstTokenSeconds float64 `json:"time_to_first_token_seconds"` // from the start of the stage that generated
 	TotalSeconds            float64 `json:"total_seconds"`               // from accepted to finished
 
@@ -110,23 +110,23 @@ type Timings struct {
 
 // Servers names who did what: "machine/worker id".
 type Servers struct {
-	Prefill string `json:"prefill,omitempty"`
-	Decode  string `json:"decode,omitempty"`
+	Prefill string `json:"prefill,omitempty"` // left out if there was no prefill by itself
+	Decode  string `json:"decode,omitempty"`  // generated the text
 
 	Extra Extra `json:"-"`
 }
 
 // Attempts counts the blamed deliveries of each stage.
 type Attempts struct {
-	Prefill int `json:"prefill"`
-	Decode  int `json:"decode"`
+	Prefill int `json:"prefill"` // prefill stage
+	Decode  int `json:"decode"`  // decode or fallback stage
 
 	Extra Extra `json:"-"`
 }
 
 // Provenance says what computed the text.
 type Provenance struct {
-	ModelDigest   string `json:"model_digest,omitempty"`
+	ModelDigest   string `json:"model_digest,omitempty"`   // of the model file, or the engine's id for it
 	Engine        string `json:"engine,omitempty"`         // ollama or llamacpp
 	EngineVersion string `json:"engine_version,omitempty"` // its build
 	PromptSHA256  string `json:"prompt_sha256,omitempty"`  // hex, of system, prompt and messages
@@ -138,13 +138,13 @@ type Provenance struct {
 // may be lost, and start again at sequence 0 with a higher attempt when a job is run again; the
 // result is what counts.
 type Chunk struct {
-	V        int    `json:"v"`
-	JobID    string `json:"job_id"`
-	Attempt  int    `json:"attempt"`
-	Seq      int    `json:"seq"`
-	Text     string `json:"text,omitempty"`
-	Thinking string `json:"thinking,omitempty"`
-	Done     bool   `json:"done,omitempty"` // the last one of this attempt
+	V        int    `json:"v"`                  // version of this record, always 1
+	JobID    string `json:"job_id"`             // as in the job
+	Attempt  int    `json:"attempt"`            // from 1; a higher one makes what came before void
+	Seq      int    `json:"seq"`                // from 0 in each attempt; a gap means that a chunk was lost
+	Text     string `json:"text,omitempty"`     // to append to the text
+	Thinking string `json:"thinking,omitempty"` // to append to the thinking
+	Done     bool   `json:"done,omitempty"`     // the last one of this attempt
 
 	Extra Extra `json:"-"`
 }

@@ -7,8 +7,8 @@ type Stage string
 
 // The stages.
 const (
-	StagePrefill  Stage = "prefill"
-	StageDecode   Stage = "decode"
+	StagePrefill  Stage = "prefill"  // the prompt is computed
+	StageDecode   Stage = "decode"   // the text is generated
 	StageFallback Stage = "fallback" // both phases on the decode machine
 )
 

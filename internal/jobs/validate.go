@@ -16,14 +16,14 @@ import (
 
 // Limits of the fields.
 const (
-	MaxBody    = 4 << 20   // bytes of system, prompt and messages together
-	MaxFormat  = 256 << 10 // bytes of a JSON schema
-	maxName    = 200       // bytes of a model, user, batch or custom id
-	maxLabels  = 32        // labels of a job
-	maxLabel   = 256       // bytes of a label's name or value
-	maxStops   = 16        // stop words
-	maxMessage = 4096      // turns of a chat
-	maxTokens  = 1 << 24   // of anything counted in tokens
+	MaxBody     = 4 << 20   // bytes of system, prompt and messages together
+	MaxFormat   = 256 << 10 // bytes of a JSON schema
+	MaxName     = 200       // bytes of a model, user, batch or custom id
+	MaxLabels   = 32        // labels of a job
+	MaxLabel    = 256       // bytes of a label's name or value
+	MaxStops    = 16        // stop words
+	MaxMessages = 4096      // turns of a chat
+	MaxTokens   = 1 << 24   // of anything counted in tokens
 )
 
 // Validate reports the first field of the job that is wrong, as an error of code [CodeInvalid].
@@ -96,8 +96,8 @@ func (j *Job) checkText() error {
 		return Errorf(CodeInvalid, "prompt and messages are both set; give one")
 	case len(j.Messages) > 0 && j.System != "":
 		return Errorf(CodeInvalid, "system and messages are both set; make system the first message")
-	case len(j.Messages) > maxMessage:
-		return Errorf(CodeInvalid, "messages has %d turns; %d are allowed", len(j.Messages), maxMessage)
+	case len(j.Messages) > MaxMessages:
+		return Errorf(CodeInvalid, "messages has %d turns; %d are allowed", len(j.Messages), MaxMessages)
 	case len(j.Messages) == 0 && strings.TrimSpace(j.Prompt) == "":
 		return Errorf(CodeInvalid, "prompt is empty; give a prompt or messages")
 	case len(j.Messages) > 0 && strings.TrimSpace(j.Messages[len(j.Messages)-1].Content) == "":
@@ -136,8 +136,8 @@ func (o *Options) validate() error {
 		return nil
 	}
 	count := func(name string, v *int, low int) error {
-		if v != nil && (*v < low || *v > maxTokens) {
-			return Errorf(CodeInvalid, "options.%s is %d; want %d to %d", name, *v, low, maxTokens)
+		if v != nil && (*v < low || *v > MaxTokens) {
+			return Errorf(CodeInvalid, "options.%s is %d; want %d to %d", name, *v, low, MaxTokens)
 		}
 		return nil
 	}
@@ -150,24 +150,24 @@ func (o *Options) validate() error {
 			return err
 		}
 	}
-	if len(o.Stop) > maxStops {
-		return Errorf(CodeInvalid, "options.stop has %d words; %d are allowed", len(o.Stop), maxStops)
+	if len(o.Stop) > MaxStops {
+		return Errorf(CodeInvalid, "options.stop has %d words; %d are allowed", len(o.Stop), MaxStops)
 	}
 	for _, s := range o.Stop {
-		if s == "" || len(s) > maxLabel || !utf8.ValidString(s) {
-			return Errorf(CodeInvalid, "options.stop has a word of %d bytes; want 1 to %d of valid UTF-8", len(s), maxLabel)
+		if s == "" || len(s) > MaxLabel || !utf8.ValidString(s) {
+			return Errorf(CodeInvalid, "options.stop has a word of %d bytes; want 1 to %d of valid UTF-8", len(s), MaxLabel)
 		}
 	}
 	return nil
 }
 
 func checkLabels(labels map[string]string) error {
-	if len(labels) > maxLabels {
-		return Errorf(CodeInvalid, "labels has %d entries; %d are allowed", len(labels), maxLabels)
+	if len(labels) > MaxLabels {
+		return Errorf(CodeInvalid, "labels has %d entries; %d are allowed", len(labels), MaxLabels)
 	}
 	for k, v := range labels {
-		if len(k) > maxLabel || len(v) > maxLabel {
-			return Errorf(CodeInvalid, "labels.%.40q is longer than %d bytes", k, maxLabel)
+		if len(k) > MaxLabel || len(v) > MaxLabel {
+			return Errorf(CodeInvalid, "labels.%.40q is longer than %d bytes", k, MaxLabel)
 		}
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {
 			return Errorf(CodeInvalid, "labels.%.40q is not valid UTF-8", k)
@@ -196,8 +196,8 @@ func checkOwner(user, batch string) error {
 
 // checkName accepts an empty name.
 func checkName(field, name string) error {
-	if len(name) > maxName {
-		return Errorf(CodeInvalid, "%s is %d bytes long; %d are allowed", field, len(name), maxName)
+	if len(name) > MaxName {
+		return Errorf(CodeInvalid, "%s is %d bytes long; %d are allowed", field, len(name), MaxName)
 	}
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
 		return Errorf(CodeInvalid, "%s %.60q holds characters that cannot be printed", field, name)
@@ -225,8 +225,8 @@ func (h *Handover) validate() error {
 	default:
 		return Errorf(CodeInvalid, "kind is %q; want state, context or none", h.Kind)
 	}
-	if len(h.Context) > maxTokens {
-		return Errorf(CodeInvalid, "context has %d tokens; %d are allowed", len(h.Context), maxTokens)
+	if len(h.Context) > MaxTokens {
+		return Errorf(CodeInvalid, "context has %d tokens; %d are allowed", len(h.Context), MaxTokens)
 	}
 	if err := h.Job.validate(); err != nil {
 		return Errorf(CodeInvalid, "job: %w", err)

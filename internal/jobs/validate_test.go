@@ -10,7 +10,7 @@ import (
 )
 
 func TestValidateJob(t *testing.T) {
-	long := strings.Repeat("x", maxName+1)
+	long := strings.Repeat("x", MaxName+1)
 	chat := func(j *Job, turns ...Message) { j.Prompt, j.Messages = "", turns }
 	tests := []struct {
 		name   string
@@ -46,7 +46,7 @@ func TestValidateJob(t *testing.T) {
 		{"role", func(j *Job) { chat(j, Message{Role: "tool", Content: "a"}) }, "want system, user or assistant"},
 		{"empty last message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: " "}) }, "the last message is empty"},
 		{"invalid message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "\xff"}) }, "not valid UTF-8"},
-		{"many messages", func(j *Job) { chat(j, slices.Repeat([]Message{{Role: RoleUser, Content: "a"}}, maxMessage+1)...) }, "4097 turns; 4096 are allowed"},
+		{"many messages", func(j *Job) { chat(j, slices.Repeat([]Message{{Role: RoleUser, Content: "a"}}, MaxMessages+1)...) }, "4097 turns; 4096 are allowed"},
 		{"prefix in messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "abc"}); j.SharedPrefix = 1 }, ""},
 		{"prefix beyond messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "abc"}); j.SharedPrefix = 2 }, "shared_prefix is 2"},
 		{"whole prompt shared", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 3 }, ""},
@@ -65,21 +65,21 @@ func TestValidateJob(t *testing.T) {
 		{"min_p", func(j *Job) { j.Options.MinP = new(-0.5) }, "options.min_p"},
 		{"repeat_penalty", func(j *Job) { j.Options.RepeatPenalty = new(math.Inf(1)) }, "options.repeat_penalty"},
 		{"num_predict", func(j *Job) { j.Options.NumPredict = new(0) }, "options.num_predict is 0; want 1 to"},
-		{"num_ctx", func(j *Job) { j.Options.NumCtx = new(maxTokens + 1) }, "options.num_ctx"},
+		{"num_ctx", func(j *Job) { j.Options.NumCtx = new(MaxTokens + 1) }, "options.num_ctx"},
 		{"top_k", func(j *Job) { j.Options.TopK = new(-1) }, "options.top_k"},
 		{"all options at 0", func(j *Job) {
 			j.Options = Options{Temperature: new(0.0), Seed: new(int64(0)), TopK: new(0), TopP: new(0.0)}
 		}, ""},
-		{"many stops", func(j *Job) { j.Options.Stop = slices.Repeat([]string{"x"}, maxStops+1) }, "options.stop has 17 words"},
+		{"many stops", func(j *Job) { j.Options.Stop = slices.Repeat([]string{"x"}, MaxStops+1) }, "options.stop has 17 words"},
 		{"empty stop", func(j *Job) { j.Options.Stop = []string{""} }, "options.stop has a word of 0 bytes"},
 		{"invalid stop", func(j *Job) { j.Options.Stop = []string{"\xff"} }, "options.stop"},
 		{"many labels", func(j *Job) {
 			j.Labels = map[string]string{}
-			for i := range maxLabels + 1 {
+			for i := range MaxLabels + 1 {
 				j.Labels[strings.Repeat("x", i)] = ""
 			}
 		}, "labels has 33 entries"},
-		{"long label", func(j *Job) { j.Labels = map[string]string{"a": strings.Repeat("x", maxLabel+1)} }, `labels."a" is longer than 256 bytes`},
+		{"long label", func(j *Job) { j.Labels = map[string]string{"a": strings.Repeat("x", MaxLabel+1)} }, `labels."a" is longer than 256 bytes`},
 		{"invalid label", func(j *Job) { j.Labels = map[string]string{"a": "\xff"} }, `labels."a" is not valid UTF-8`},
 	}
 	for _, tt := range tests {
