@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,7 +54,21 @@ type Conn struct {
 	js     jetstream.JetStream
 	log    *slog.Logger
 	timing Timing
-	denied *atomic.Pointer[denial] // the last refused permission
+	denied atomic.Pointer[denial] // the last refused permission
+	opened sync.Map               // name → jetstream.Stream, so that a read is one round trip
+}
+
+// stream returns a handle to read a stream by. It is asked for once.
+func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if s, ok := c.opened.Load(name); ok {
+		return s.(jetstream.Stream), nil
+	}
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return nil, jobs.Errorf(jobs.CodeNATS, "open stream %s: %w", name, c.explain(err))
+	}
+	c.opened.Store(name, s)
+	return s, nil
 }
 
 // denial is a permission that the server refused. It tells so apart from the call that failed, which only times out.
@@ -74,7 +89,7 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Timing == (Timing{}) {
 		cfg.Timing = DefaultTiming()
 	}
-	c := &Conn{log: cfg.Log, timing: cfg.Timing, denied: new(atomic.Pointer[denial])}
+	c := &Conn{log: cfg.Log, timing: cfg.Timing}
 	opts, err := cfg.options(ctx, c.asyncError)
 	if err != nil {
 		return nil, err

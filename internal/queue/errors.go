@@ -33,6 +33,8 @@ func (cfg Config) connectError(err error) error {
 	}
 	unknown, wrongHost := x509.UnknownAuthorityError{}, x509.HostnameError{}
 	switch {
+	case errors.As(err, new(*url.Error)): // its text has the password
+		return jobs.Errorf(jobs.CodeInvalid, "nats: %s is no address; write it as nats://host:4222", where)
 	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAccountAuthExpired):
 		return say("refuses expired credentials; %s", cfg.credentials())
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthRevoked):

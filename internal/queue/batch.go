@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+const (
+	fullWait    = 250 * time.Millisecond // before the second attempt at a full intake; then twice as long each time
+	fullMaxWait = 5 * time.Second        // at most
+)
+
+// SubmitBatch submits jobs of one batch and model them in a manifest, which is on the disk before the
+// first job is published. If the manifest is there already, this continues where another call was
+// interrupted: the jobs get the ids and the batch that they have there, and none is stored twice; a
+// manifest of other input is refused. While the intake is full it waits. Progress, if not nil, is
+// called after each job with the number of jobs that are accepted, and how many there are.
+func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*jobs.Job, progress func(done, total int)) error {
+	if len(list) == 0 {
+		return jobs.Errorf(jobs.CodeInvalid, "the batch is empty")
+	}
+	resumed, err := settleManifest(manifestPath, list)
+	if err != nil {
+		return err
+	}
+	for i, j := range list {
+		if err := c.submitOne(ctx, j, resumed); err != nil {
+			return err
+		}
+		if progress != nil {
+			progress(i+1, len(list))
+		}
+	}
+	return nil
+}
+
+// settleManifest writes the manifest, or makes the jobs those of the one that is there.
+func settleManifest(path string, list []*jobs.Job) (resumed bool, err error) {
+	m, err := ReadManifest(path)
+	if err == nil {
+		return true, m.adopt(path, list)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, j := range list {
+		if err := j.Validate(); err != nil {
+			return false, err // before anything is promised
+		}
+	}
+	if m, err = newManifest(list); err != nil {
+		return false, err
+	}
+	return false, m.write(path)
+}
+
+// submitOne submits a job of a batch, waiting while the intake is full or NATS is away.
+func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
+	if j.User != c.user {
+		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client", j.User, c.user)
+	}
+	if err := c.checkModel(ctx, j); err != nil {
+		return err
+	}
+	if resumed { // the server forgets the ids of finished jobs when it restarts
+		l, err := c.locate(ctx, j.User, j.ID)
+		if err != nil || l.place != PlaceUnknown {
+			return err
+		}
+	}
+	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
+		_, err := c.submit(ctx, j, "")
+		if !errors.Is(err, jobs.ErrQueueFull) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// BatchJobs lists the ids of a batch's jobs that have a result, wait or run, in order; for whoever
+// awaits a batch without its manifest.
+func (c *Client) BatchJobs(ctx context.Context, batch string) ([]string, error) {
+	pending, err := c.pendingJobs(ctx, c.user, batch)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, l := range pending {
+		ids[l.job.ID] = true
+	}
+	subjects, err := c.subjects(ctx, StreamResults, jobs.BatchResults(c.user, batch))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range subjects {
+		ids[s[strings.LastIndexByte(s, '.')+1:]] = true
+	}
+	return slices.Sorted(maps.Keys(ids)), nil
+}
+
+// subjects lists the subjects of a stream that match a filter.
+func (c *Conn) subjects(ctx context.Context, stream, filter string) ([]string, error) {
+	s, err := c.js.Stream(ctx, stream)
+	if err == nil {
+		var info *jetstream.StreamInfo
+		if info, err = s.Info(ctx, jetstream.WithSubjectFilter(filter)); err == nil {
+			return slices.Collect(maps.Keys(info.State.Subjects)), nil
+		}
+	}
+	return nil, jobs.Errorf(jobs.CodeNATS, "list subjects of stream %s: %w", stream, c.explain(err))
+}

@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// submitLimit is how long a submit tries to reach NATS.
+const submitLimit = 30 * time.Second
+
+// inboxPrefix begins every subject that a copy of a result may be sent to.
+const inboxPrefix = nats.InboxPrefix
+
+// Client submits jobs and awaits their results for one user. It may be used by several goroutines.
+type Client struct {
+	*Conn
+	user  string
+	known sync.Map // models and classes that have a consumer; they never lose it
+}
+
+// NewClient returns a client for the results of user.
+func NewClient(c *Conn, user string) *Client { return &Client{Conn: c, user: user} }
+
+// SubmitOptions are what a job itself does not say.
+type SubmitOptions struct {
+	ReplyTo string // inbox (_INBOX.…) that gets a copy of the result
+}
+
+// Submit puts a job into the intake and returns when the server has stored it. Submitting a job
+// again that is queued, running or finished changes nothing and is no error. The errors are
+// [jobs.ErrQueueFull], code unknown_model, which lists the known ones, invalid_request and nats_unavailable.
+func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) error {
+	if j.User != c.user {
+		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client; results are found by user, so they must be the same", j.User, c.user)
+	}
+	if err := c.checkModel(ctx, j); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, submitLimit, jobs.Errorf(jobs.CodeNATS, "NATS did not answer within %v", submitLimit))
+	defer cancel()
+	_, err := c.submit(ctx, j, opts.ReplyTo)
+	return err
+}
+
+// checkModel refuses a job that nobody would ever take.
+func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
+	name := jobs.ConsumerName(jobs.RolePrefill, j.Model, j.Class)
+	if _, ok := c.known.Load(name); ok {
+		return nil
+	}
+	for _, at := range [][2]string{{StreamIntake, name}, {StreamRelay, jobs.ConsumerName(jobs.RoleDecode, j.Model, j.Class)}} {
+		_, err := c.js.Consumer(ctx, at[0], at[1])
+		switch {
+		case err == nil:
+			c.known.Store(name, true)
+			return nil
+		case !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound):
+			return jobs.Errorf(jobs.CodeNATS, "look up model: %w", c.explain(err))
+		}
+	}
+	models, err := c.Models(ctx)
+	if err != nil {
+		return err
+	}
+	if len(models) == 0 {
+		return jobs.Errorf(jobs.CodeUnknownModel, "model %s is unknown, and so is every other: no worker was ever started on this NATS server; start one with --model %[1]s", j.Model)
+	}
+	return jobs.Errorf(jobs.CodeUnknownModel, "model %s is unknown; known are %s (a model becomes known when a worker for it is started)",
+		j.Model, strings.Join(models, ", "))
+}
+
+// submit stores a job in the intake. Again says that it was accepted before. It repeats what NATS did
+// not answer until ctx ends.
+func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again bool, err error) {
+	data, err := jobs.Encode(j)
+	if err != nil {
+		return false, err
+	}
+	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.ID), Data: data, Header: nats.Header{}}
+	if replyTo != "" {
+		if !strings.HasPrefix(replyTo, inboxPrefix) || strings.ContainsAny(replyTo, "*> \t\r\n") {
+			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s", replyTo, inboxPrefix)
+		}
+		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
+	}
+	var verdict error // what the server, having answered, makes of it
+	err = persist(ctx, "submit job", func(ctx context.Context) error {
+		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(j.ID+"."+string(jobs.StagePrefill)), jetstream.WithExpectStream(StreamIntake))
+		switch {
+		case err == nil && !ack.Duplicate:
+			return nil
+		case err == nil:
+			again = true
+			verdict, err = c.checkAccepted(ctx, j)
+			return err
+		case refused(err):
+			again, verdict, err = c.refusal(ctx, msg.Subject, err)
+			return err
+		case errors.Is(err, jetstream.ErrNoStreamResponse):
+			verdict = jobs.Errorf(jobs.CodeNATS, "submit job: no stream takes jobs; start a worker, which creates it")
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		if cause, ok := errors.AsType[*jobs.Error](c.explain(err)); ok {
+			return false, cause
+		}
+		return false, jobs.Errorf(jobs.CodeNATS, "%w", err)
+	}
+	return again, verdict
+}
+
+// checkAccepted makes sure that a job which the server remembers is still somewhere.
+func (c *Conn) checkAccepted(ctx context.Context, j *jobs.Job) (verdict, err error) {
+	l, err := c.locate(ctx, j.User, j.ID)
+	if err == nil && l.place == PlaceUnknown {
+		verdict = jobs.Errorf(jobs.CodeInvalid, "job %s was submitted before and purged since; submit it with a new id", j.ID)
+	}
+	return verdict, err
+}
+
+// refusal finds out why the intake refused a job: because it is there, or because the intake is full.
+// The server gives both the same code.
+func (c *Conn) refusal(ctx context.Context, subject string, refused error) (again bool, verdict, err error) {
+	const storeFailed = 10077
+	api, _ := errors.AsType[*jetstream.APIError](refused)
+	if api.ErrorCode != storeFailed {
+		return false, jobs.Errorf(jobs.CodeNATS, "submit job: the NATS server refuses it: %w", refused), nil
+	}
+	there, err := c.last(ctx, StreamIntake, subject)
+	if err != nil {
+		return false, nil, err
+	}
+	if there == nil {
+		verdict = jobs.ErrQueueFull
+	}
+	return there != nil, verdict, nil
+}
+
+// Result returns the result of a job, whatever its batch, or of its replay. A job without result is
+// an error: of code timeout if it will have one, saying where it is, and invalid_request if it is unknown.
+func (c *Client) Result(ctx context.Context, jobID string) (*jobs.Result, error) {
+	l, err := c.locate(ctx, c.user, jobID)
+	if err != nil {
+		return nil, err
+	}
+	if l.result == nil {
+		return nil, c.noResult(ctx, jobID, l)
+	}
+	replay, err := c.replayOf(ctx, l.result)
+	if err != nil || replay == "" {
+		return l.result, err
+	}
+	return c.Result(ctx, replay)
+}
+
+// noResult says where a job is that has no result.
+func (c *Client) noResult(ctx context.Context, jobID string, l *location) error {
+	switch l.place {
+	case PlaceUnknown:
+		return jobs.Errorf(jobs.CodeInvalid, "job %s is unknown to user %s: it was never submitted, was purged, or ended more than %d days ago",
+			jobID, c.user, int(keepResults.Hours()/24))
+	case PlaceDead:
+		return jobs.Errorf(jobs.CodeInvalid, "job %s has no result and is %s; replay or drop it there", jobID, l.place)
+	}
+	return jobs.Errorf(jobs.CodeTimeout, "job %s has no result yet: it is %s", jobID, c.whereabouts(ctx, l))
+}

@@ -1,0 +1,175 @@
+package queue
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// Letter is a dead letter as it lies in the stream.
+type Letter struct {
+	JobID string // of the job that could not be done
+	Model string
+	DeadLetter
+}
+
+// LetterFilter selects dead letters; what is empty matches everything.
+type LetterFilter struct {
+	User  string
+	Batch string
+	Model string
+	Stage jobs.Stage // that gave up
+}
+
+func (f LetterFilter) subject() string {
+	stage, model := "*", "*"
+	if f.Stage != "" {
+		stage = string(f.Stage)
+	}
+	if f.Model != "" {
+		model = jobs.EncodeToken(f.Model)
+	}
+	return "dlq." + stage + "." + model + ".*"
+}
+
+func (f LetterFilter) matches(l *Letter) bool {
+	return (f.User == "" || l.Job.User == f.User) && (f.Batch == "" || l.Job.Batch == f.Batch)
+}
+
+// DeadLetters lists the dead letters that match, oldest first. An error ends the list.
+func (c *Conn) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*Letter, error] {
+	return func(yield func(*Letter, error) bool) {
+		for msg, err := range c.scan(ctx, StreamDLQ, filter.subject()) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			l, err := readLetter(msg)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if filter.matches(l) && !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// DeadLetter returns the dead letter of a job.
+func (c *Conn) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
+	if err := checkToken(jobID); err != nil {
+		return nil, err
+	}
+	msg, err := c.last(ctx, StreamDLQ, anyLetter(jobID))
+	if err != nil {
+		return nil, err
+	}
+	if msg == nil {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "job %s has no dead letter: it never had one, it was dropped, or it was %d days old", jobID, int(keepLetters.Hours()/24))
+	}
+	return readLetter(msg)
+}
+
+// readLetter reads a dead letter. It may hold a record that could not be read as a job, so it is not
+// held to be a valid one.
+func readLetter(msg *jetstream.RawStreamMsg) (*Letter, error) {
+	tokens := strings.Split(msg.Subject, ".") // dlq.<stage>.<model>.<job>
+	if len(tokens) != 4 {
+		return nil, fmt.Errorf("read dead letter: subject %q is not of the form dlq.<stage>.<model>.<job>", msg.Subject)
+	}
+	model, err := jobs.DecodeToken(tokens[2])
+	if err != nil {
+		return nil, fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
+	}
+	l := &Letter{JobID: tokens[3], Model: model}
+	if err := jobs.CheckJSON(msg.Data); err != nil {
+		return nil, fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
+	}
+	if err := json.Unmarshal(msg.Data, &l.DeadLetter); err != nil {
+		return nil, fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
+	}
+	return l, nil
+}
+
+// Replay submits the job of a dead letter again, as a new job of the same batch and custom id that
+// names the old one in replay_of and has no deadline. The dead letter stays. The new id is made from
+// the old one, so that replaying twice is one replay: again says that it was there already.
+func (c *Conn) Replay(ctx context.Context, jobID string) (newID string, again bool, err error) {
+	l, err := c.DeadLetter(ctx, jobID)
+	if err != nil {
+		return "", false, err
+	}
+	j := l.Job
+	if j.ID == "" {
+		return "", false, jobs.Errorf(jobs.CodeInvalid, "the record of job %s could not be read, so it cannot be replayed; submit the job anew", jobID)
+	}
+	j.ID, j.ReplayOf, j.SubmittedAt, j.Deadline = replayID(jobID), jobID, time.Now().UTC(), time.Time{}
+
+	there, err := c.locate(ctx, j.User, j.ID)
+	if err != nil {
+		return "", false, err
+	}
+	if there.place != PlaceUnknown {
+		return j.ID, true, nil
+	}
+	again, err = c.submit(ctx, &j, "")
+	return j.ID, again, err
+}
+
+// replayID is the id of the replay of a job: a UUID of version 8 (RFC 9562), made from the job's id.
+func replayID(jobID string) string {
+	id := sha256.Sum256([]byte("replay of " + jobID))
+	id[6] = id[6]&0x0f | 0x80 // version 8
+	id[8] = id[8]&0x3f | 0x80 // variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
+
+// replayOf returns the id of the job that repeats one that failed, or "" if there is none.
+func (c *Conn) replayOf(ctx context.Context, r *jobs.Result) (string, error) {
+	if r.Status != jobs.Failed {
+		return "", nil
+	}
+	id := replayID(r.JobID)
+	l, err := c.locate(ctx, r.User, id)
+	if err != nil || !l.pending() && l.result == nil {
+		return "", err
+	}
+	return id, nil
+}
+
+// DropDeadLetter removes the dead letter of a job for good.
+func (c *Conn) DropDeadLetter(ctx context.Context, jobID string) error {
+	if _, err := c.DeadLetter(ctx, jobID); err != nil {
+		return err
+	}
+	return c.purge(ctx, StreamDLQ, anyLetter(jobID))
+}
+
+// purge removes what a stream holds under a filter.
+func (c *Conn) purge(ctx context.Context, stream, filter string) error {
+	s, err := c.stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	if err := s.Purge(ctx, jetstream.WithPurgeSubject(filter)); err != nil {
+		return jobs.Errorf(jobs.CodeNATS, "purge %s from stream %s: %w", filter, stream, c.explain(err))
+	}
+	return nil
+}
+
+// checkToken keeps what a user typed as a job id from reaching beyond one job.
+func checkToken(jobID string) error {
+	if jobID == "" || jobs.EncodeToken(jobID) != jobID {
+		return jobs.Errorf(jobs.CodeInvalid, "job id is %.60q; want a UUID", jobID)
+	}
+	return nil
+}
