@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
 
@@ -11,14 +10,14 @@ import (
 )
 
 // newEngine makes the engine that the flags name. A llama-server for --model-file is started here.
-func newEngine(ctx context.Context, f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
+func newEngine(f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
 	if f.Engine == "ollama" {
 		return ollama.New(ollama.Options{
 			URL: f.EngineURL, Model: f.Model, NumCtx: f.NumCtx, NumThread: f.Threads, Handover: f.Handover, Log: log,
 		})
 	}
-	return llamacpp.New(ctx, llamacpp.Options{
+	return llamacpp.New(llamacpp.Options{
 		URL: f.EngineURL, Binary: f.LlamaServer, ModelFile: f.ModelFile, Model: f.Model, Slots: f.Slots,
-		NumCtx: f.NumCtx, Threads: f.Threads, LogFile: filepath.Join(f.StateDir, "llama-server.log"), Log: log,
+		NumCtx: f.NumCtx, Threads: f.Threads, StateDir: f.StateDir, LogFile: filepath.Join(f.StateDir, "llama-server.log"), Log: log,
 	})
 }

@@ -75,7 +75,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}()
 
 	if w.engine = c.Engine; w.engine == nil {
-		if w.engine, err = newEngine(ctx, w.flags, w.log); err != nil {
+		if w.engine, err = newEngine(w.flags, w.log); err != nil {
 			return nil, err
 		}
 		w.onClose("engine", w.engine.Close)
@@ -108,7 +108,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ready: w.monitor.Ready, Describe: w.presence,
+		Run: w.run, Slots: w.slots, Ready: w.monitor.Ready, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {
@@ -200,19 +200,14 @@ func (w *Worker) announceChanges(ctx context.Context) {
 	}
 }
 
-// run is one task: the stage, measured and logged.
+// run is one task. When it fails, the engine may have.
 func (w *Worker) run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	start := time.Now()
 	o, err := w.stage.Run(ctx, t)
-	took := time.Since(start)
-	w.metrics.Task(t, took, o, err)
-	log := w.log.With("job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", took.Seconds())
-	if err == nil {
-		log.Info("task done")
-		return o, nil
-	}
-	log.Warn("task failed", "code", jobs.CodeOf(err), "class", jobs.Classify(err).String(), "err", err)
-	if ctx.Err() == nil && jobs.Classify(err) != jobs.Permanent {
+	switch {
+	case err == nil:
+		w.log.Info("task done", "job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", time.Since(start).Seconds())
+	case ctx.Err() == nil && jobs.Classify(err) != jobs.Permanent:
 		w.monitor.Suspect()
 	}
 	return o, err

@@ -104,6 +104,9 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
+// Connected reports whether the connection stands now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
 // Close closes the connection. What was published is sent first.
 func (c *Conn) Close() {
 	if c.nc.IsConnected() {
