@@ -24,7 +24,7 @@ func historyKey(stage jobs.Stage, jobID string) string { return keyToken(jobID) 
 
 // attempt is the number of a delivery, hand-backs not counted, from 1. The server's count starts
 // again when it crashes.
-func (h history) attempt(delivered uint64) int { return max(1, int(delivered)-h.HandBacks) }
+func (h history) attempt(delivered int) int { return max(1, delivered-h.HandBacks) }
 
 // readHistory returns the history at key, an empty one if there is none.
 func readHistory(ctx context.Context, kv jetstream.KeyValue, key string) (history, uint64, error) {

@@ -101,3 +101,68 @@ func listPresences(ctx context.Context, kv jetstream.KeyValue, pattern string) (
 	}
 	return nil, fmt.Errorf("list workers: %w", cmp.Or(context.Cause(ctx), nats.ErrConnectionClosed))
 }
+
+// beat publishes the worker's presence regularly, and when asked to, until ctx ends.
+func (w *Worker) beat(ctx context.Context) {
+	tick := time.NewTicker(w.c.timing.Beat)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-tick.C:
+		case <-w.changed:
+		case <-ctx.Done():
+			return
+		}
+		switch err := w.announce(ctx); {
+		case err == nil:
+			failing = false
+		case ctx.Err() == nil && !failing:
+			failing = true
+			w.log.Warn("publish presence", "error", err)
+		}
+	}
+}
+
+// announce publishes the worker's presence and reads the server's clock off it.
+func (w *Worker) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(w.c.timing.Beat, time.Second))
+	defer cancel()
+	p := w.cfg.Describe()
+	p.Worker, p.Machine, p.Role, p.Model = w.cfg.ID, w.cfg.Machine, w.cfg.Role, w.cfg.Model
+	p.Started, p.SkewSeconds = w.started, w.clock.skew(time.Now()).Seconds()
+	if w.draining.Load() {
+		p.State = StateDraining
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode presence: %w", err)
+	}
+	key := presenceKey(p.Role, p.Model, p.Worker)
+	before := time.Now()
+	revision, err := w.presence.Put(ctx, key, data)
+	after := time.Now()
+	if err != nil {
+		return fmt.Errorf("publish presence: %w", w.c.explain(err))
+	}
+	entry, err := w.presence.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("read presence: %w", w.c.explain(err))
+	}
+	if entry.Revision() == revision {
+		w.clock.observe(before, after, entry.Created())
+	}
+	return nil
+}
+
+// farewell removes the worker's presence, so that nobody waits for its TTL.
+func (w *Worker) farewell() {
+	if !w.c.nc.IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
+	defer cancel()
+	if err := w.presence.Delete(ctx, presenceKey(w.cfg.Role, w.cfg.Model, w.cfg.ID)); err != nil {
+		w.log.Warn("remove presence", "error", err)
+	}
+}

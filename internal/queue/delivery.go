@@ -1,0 +1,289 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"tandem/internal/jobs"
+)
+
+// settleLimit is how long a finished task may wait for NATS before it is left to the next delivery.
+const settleLimit = 5 * time.Minute
+
+// delivery is one message on its way through a worker.
+type delivery struct {
+	arrival
+	w   *Worker
+	log *slog.Logger
+
+	address   jobs.Address
+	job       *jobs.Job
+	handover  *jobs.Handover // nil for a job of the intake in a prefill worker
+	stage     jobs.Stage     // as which it runs here
+	stored    time.Time      // in this stream; the server's clock, as the next one
+	accepted  time.Time      // in the intake
+	delivered int            // the server's count
+	attempt   int
+	past      history
+
+	patience atomic.Pointer[patience] // while its task runs
+	release  func()                   // the slot
+}
+
+// handle brings one delivery to an end and reports whether the job was handed over to decode. What
+// goes wrong with NATS is logged and left to the next delivery.
+func (w *Worker) handle(publishing, tasks context.Context, a arrival, release func()) (handed bool) {
+	d := &delivery{arrival: a, w: w, log: w.log, release: release}
+	if err := d.read(); err != nil {
+		if err := d.buryUnread(publishing, err); err != nil {
+			d.log.Error("bury message that cannot be read", "subject", a.msg.Subject, "error", err)
+		}
+		return false
+	}
+	d.log = w.log.With("job", d.job.ID, "stage", d.stage)
+	if _, twice := w.running.LoadOrStore(a.msg.Subject, d); twice {
+		// The server did not hear of the first delivery for too long. That one goes on.
+		if err := d.excuse(publishing); err != nil {
+			d.log.Warn("record second delivery", "error", err)
+		}
+		return false
+	}
+	defer w.running.Delete(a.msg.Subject)
+
+	ctx, cancel := context.WithCancelCause(tasks)
+	defer cancel(nil)
+	letGo, err := d.keep(publishing, cancel)
+	if err != nil {
+		d.log.Warn("keep delivery", "error", err)
+		return false
+	}
+	defer letGo()
+	if handed, err = d.process(publishing, ctx); err != nil {
+		d.log.Warn("job is left to its next delivery", "error", err)
+	}
+	return handed
+}
+
+// read makes sense of the message.
+func (d *delivery) read() error {
+	meta, err := d.msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	d.stored, d.delivered = meta.Timestamp, int(meta.NumDelivered)
+	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err != nil {
+		return jobs.Errorf(jobs.CodeInvalid, "%w", err)
+	}
+	if d.address.Stage == jobs.StagePrefill {
+		if d.job, err = jobs.Decode[jobs.Job](d.msg.Data); err != nil {
+			return err
+		}
+		d.stage, d.accepted = jobs.StagePrefill, meta.Timestamp
+		if d.w.cfg.Role == jobs.RoleDecode {
+			d.takeOver()
+		}
+	} else {
+		if d.handover, err = jobs.Decode[jobs.Handover](d.msg.Data); err != nil {
+			return err
+		}
+		d.job, d.stage, d.accepted = &d.handover.Job, d.handover.Stage, d.handover.AcceptedAt
+		if d.accepted.IsZero() {
+			d.accepted = meta.Timestamp
+		}
+	}
+	a := d.address
+	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {
+		return jobs.Errorf(jobs.CodeInvalid, "the record is of job %s, model %q, class %q; its subject says otherwise", d.job.ID, d.job.Model, d.job.Class)
+	}
+	return nil
+}
+
+// takeOver makes a job of the intake one for the decode machine alone, which is what was asked for or
+// a fallback.
+func (d *delivery) takeOver() {
+	d.handover = &jobs.Handover{
+		V: jobs.Version, Stage: jobs.StageFallback, Job: *d.job, AcceptedAt: d.accepted, Reason: "there is no live prefill worker",
+	}
+	if d.job.EffectivePlan() == jobs.PlanLocal {
+		d.handover.Stage, d.handover.Kind, d.handover.Reason = jobs.StageDecode, jobs.KindNone, ""
+		d.handover.Decision = "local, as asked: both phases on the decode machine"
+	}
+	d.stage = d.handover.Stage
+}
+
+// process decides what is to be done with the job, and does it.
+func (d *delivery) process(publishing, ctx context.Context) (handed bool, err error) {
+	var over bool
+	if err := persist(publishing, "look up job", func(ctx context.Context) (err error) {
+		over, err = d.look(ctx)
+		return err
+	}); err != nil {
+		return false, err
+	}
+	var o jobs.Outcome
+	switch {
+	case over:
+		return false, d.acknowledge(publishing)
+	case d.attempt > jobs.MaxAttempts(d.address.Stage):
+		// Whatever it does to a worker, it shall not do it again.
+		return false, d.exhausted(publishing, d.attempt-1, d.past.Reason)
+	case d.job.Expired(d.w.clock.at(time.Now())):
+		err = jobs.ErrDeadline
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		o, err = d.run(ctx)
+	}
+	settling, cancel := context.WithTimeout(publishing, settleLimit)
+	defer cancel()
+	return d.settle(settling, o, err)
+}
+
+// look finds out whether the job has ended or moved on already, and which attempt this is. The result
+// is looked for after the worker has begun to listen for a cancel, which publishes one first.
+func (d *delivery) look(ctx context.Context) (over bool, err error) {
+	if over, err = d.ended(ctx); over || err != nil {
+		return over, err
+	}
+	d.attempt = 1
+	if d.delivered == 1 {
+		return false, nil
+	}
+	if d.past, _, err = readHistory(ctx, d.w.handbacks, d.historyKey()); err != nil {
+		return false, err
+	}
+	d.attempt = d.past.attempt(d.delivered)
+	if d.address.Stage != jobs.StagePrefill {
+		return false, nil
+	}
+	for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
+		there, err := lastOf(ctx, d.w.relay, jobs.JobSubject(stage, d.job.Model, d.job.Class, d.job.ID))
+		if there != nil || err != nil {
+			return there != nil, err
+		}
+	}
+	return d.ended(ctx) // it may have passed through the relay between the two looks
+}
+
+// ended reports whether the job has its result.
+func (d *delivery) ended(ctx context.Context) (bool, error) {
+	there, err := lastOf(ctx, d.w.results, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
+	return there != nil, err
+}
+
+// run has the task done.
+func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
+	if !d.job.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		left := d.job.Deadline.Sub(d.w.clock.at(time.Now()))
+		ctx, cancel = context.WithTimeoutCause(ctx, left, jobs.ErrDeadline)
+		defer cancel()
+	}
+	p := newPatience(d.w.cfg.Patience, time.Now())
+	d.patience.Store(p)
+	defer d.patience.Store(nil)
+	text := d.emitter()
+	defer text.done()
+
+	waited := d.w.clock.since(d.stored, d.at)
+	t := &jobs.Task{
+		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
+		Waited: waited, Transfer: min(waited, d.at.Sub(d.asked)),
+		Progress: func() { p.progress(time.Now()) }, Expect: func(silence time.Duration) { p.expect(silence, time.Now()) },
+		Emit:          text.emit,
+		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
+	}
+	start := time.Now()
+	o, err = d.call(ctx, t)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == nil && (o.Next == nil) == (o.Result == nil):
+		err = jobs.Errorf(jobs.CodePanic, "the stage returned neither a hop nor a result, or both")
+	case o.Result != nil:
+		times := &o.Result.Timings
+		times.QueueDecodeSeconds = cmp.Or(times.QueueDecodeSeconds, t.Waited.Seconds())
+		times.TotalSeconds = cmp.Or(times.TotalSeconds, t.SinceAccepted().Seconds())
+	}
+	if d.w.cfg.Observe != nil {
+		d.w.cfg.Observe.Task(t, time.Since(start), o, err)
+	}
+	return o, err
+}
+
+// call calls Run and makes a panic an error. The value of a panic may hold a student's text, so only
+// its type is told, except for the runtime's own.
+func (d *delivery) call(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			what := fmt.Sprintf("%T", v)
+			if e, ok := v.(runtime.Error); ok {
+				what = e.Error()
+			}
+			d.log.Error("panic", "panic", what, "stack", string(debug.Stack()))
+			o, err = jobs.Outcome{}, jobs.Errorf(jobs.CodePanic, "panic in stage %s: %s; the worker's log has the stack", d.stage, what)
+		}
+	}()
+	return d.w.cfg.Run(ctx, t)
+}
+
+// buryUnread gives up a message that cannot be read. Nobody can be told for sure, but if it says
+// whose it was, he is.
+func (d *delivery) buryUnread(ctx context.Context, cause error) error {
+	role, model, _, _ := jobs.ModelOfConsumer(d.from.consumer)
+	token := d.msg.Subject[strings.LastIndexByte(d.msg.Subject, '.')+1:]
+	model, stage := cmp.Or(model, d.w.cfg.Model), cmp.Or(d.address.Stage, role, d.w.cfg.Role)
+	d.w.log.Error("message cannot be read; it becomes a dead letter", "subject", d.msg.Subject, "error", cause)
+	err := d.w.c.Bury(ctx, stage, model, token, DeadLetter{
+		Code: jobs.CodeInvalid, Message: cause.Error(), Attempts: d.delivered, Worker: d.w.server(),
+		BuriedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,
+	})
+	if err != nil {
+		return err
+	}
+	type owner struct{ User, Batch string }
+	var record struct {
+		owner
+		Job owner
+	}
+	_ = json.Unmarshal(d.msg.Data, &record) // as far as it goes
+	j := &jobs.Job{ID: d.address.JobID, User: cmp.Or(record.User, record.Job.User), Batch: cmp.Or(record.Batch, record.Job.Batch), Model: model}
+	if j.ID != "" && j.User != "" && j.Batch != "" {
+		r := jobs.NewResult(j, jobs.Failed)
+		r.Error = &jobs.ErrorInfo{Code: jobs.CodeInvalid, Stage: stage, Message: cause.Error()}
+		if _, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(jobs.HeaderReplyTo)); err != nil {
+			return err
+		}
+	}
+	return d.tell(ctx, "+TERM it cannot be read")
+}
+
+// acknowledge takes the message off the stream. An answer may never come, when the server has lost
+// track of this delivery; then there is another one, which will find the work done.
+func (d *delivery) acknowledge(ctx context.Context) error {
+	d.release() // the engine is free
+	ctx, cancel := context.WithTimeout(ctx, 2*tryLimit)
+	defer cancel()
+	return persist(ctx, "acknowledge job", func(ctx context.Context) error { return d.tell(ctx, "+ACK") })
+}
+
+// tell sends an acknowledgement of any kind and waits until the server has it. A server without the
+// consumer has nothing to acknowledge.
+func (d *delivery) tell(ctx context.Context, what string) error {
+	_, err := d.w.c.nc.RequestWithContext(ctx, d.msg.Reply, []byte(what))
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package queue
+
+import (
+	"sync"
+
+	"tandem/internal/jobs"
+)
+
+// emitter publishes the text of one attempt piece by piece, for whoever watches. Pieces may be lost
+// without harm: the result has the whole text.
+type emitter struct {
+	d    *delivery
+	mu   sync.Mutex
+	next int
+}
+
+func (d *delivery) emitter() *emitter { return &emitter{d: d} }
+
+func (e *emitter) emit(text, thinking string) {
+	if text != "" || thinking != "" {
+		e.publish(jobs.Chunk{Text: text, Thinking: thinking})
+	}
+}
+
+// done says that nothing more comes of this attempt.
+func (e *emitter) done() {
+	if e.d.stage != jobs.StagePrefill { // which generates nothing
+		e.publish(jobs.Chunk{Done: true})
+	}
+}
+
+func (e *emitter) publish(c jobs.Chunk) {
+	j := e.d.job
+	if !j.Stream {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.V, c.JobID, c.Attempt, c.Seq = jobs.Version, j.ID, e.d.attempt, e.next
+	e.next++
+	data, err := jobs.Encode(&c)
+	if err == nil {
+		err = e.d.w.c.nc.Publish(jobs.TokensSubject(j.User, j.Batch, j.ID), data)
+	}
+	if err != nil {
+		e.d.log.Debug("publish piece of text", "error", err)
+	}
+}

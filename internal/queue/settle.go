@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// settle makes records of what became of a task, and only then acknowledges the message. It reports
+// whether the job was handed over to decode.
+func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (handed bool, _ error) {
+	if err == nil {
+		if o.Next != nil {
+			handed, err = d.hop(ctx, o.Next)
+		} else {
+			_, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
+		}
+		if err == nil {
+			if d.w.published != nil {
+				d.w.published(d.job.ID)
+			}
+			return handed, d.acknowledge(ctx)
+		}
+		if _, ours := errors.AsType[*jobs.Error](err); !ours {
+			return false, err // of NATS
+		}
+	}
+
+	class := jobs.Classify(err)
+	d.log.Warn("task failed", "attempt", d.attempt, "code", jobs.CodeOf(err), "error", err, "then", class)
+	switch class {
+	case jobs.Ended:
+		return false, d.end(ctx, err)
+	case jobs.Permanent:
+		return false, d.fail(ctx, d.attempt, err)
+	case jobs.HandBack:
+		if err := d.excuse(ctx); err != nil {
+			return false, err
+		}
+		return false, d.again(ctx, jobs.RetryDelay(class, d.attempt))
+	}
+	if d.attempt >= jobs.MaxAttempts(d.address.Stage) {
+		return false, d.exhausted(ctx, d.attempt, err.Error())
+	}
+	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
+		return false, err
+	}
+	return false, d.again(ctx, jobs.RetryDelay(class, d.attempt))
+}
+
+// hop hands the job over to its next stage, unless it has ended meanwhile.
+func (d *delivery) hop(ctx context.Context, h *jobs.Handover) (handed bool, err error) {
+	h.AcceptedAt = d.accepted
+	var over bool
+	if err := persist(ctx, "look up job", func(ctx context.Context) (err error) {
+		over, err = d.ended(ctx)
+		return err
+	}); err != nil || over {
+		return false, err
+	}
+	return true, d.w.c.publishHop(ctx, h, d.replyTo())
+}
+
+// exhausted takes a job out of a stage that failed so often: from prefill to fallback, from there to
+// the dead letters.
+func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) error {
+	if d.address.Stage != jobs.StagePrefill {
+		return d.fail(ctx, attempts, jobs.Errorf(jobs.CodeAttempts, "%d attempts failed, the last one because: %s",
+			attempts, cmp.Or(reason, "the worker was lost while the job ran")))
+	}
+	why := "prefill failed twice"
+	if reason != "" {
+		why += ", at last because: " + reason
+	}
+	d.log.Warn("job goes to fallback", "reason", why)
+	_, err := d.hop(ctx, &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *d.job, Reason: why, Attempts: attempts})
+	if err != nil {
+		return err
+	}
+	return d.acknowledge(ctx)
+}
+
+// fail gives the job up: a dead letter for the operator, a failed result for the caller.
+func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
+	var over bool
+	err := persist(ctx, "look up job", func(ctx context.Context) (err error) {
+		over, err = d.ended(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if over {
+		return d.acknowledge(ctx)
+	}
+	letter := DeadLetter{
+		Code: jobs.CodeOf(cause), Message: cause.Error(), Job: *d.job, Handover: d.handover,
+		Attempts: attempts, Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()),
+	}
+	d.log.Error("job becomes a dead letter", "attempts", attempts, "code", letter.Code, "error", cause)
+	if err := d.w.c.Bury(ctx, d.stage, d.job.Model, d.job.ID, letter); err != nil {
+		return err
+	}
+	return d.publishEnd(ctx, jobs.Failed, attempts, cause)
+}
+
+// end publishes the terminal record that a cancelled or expired job may not have yet.
+func (d *delivery) end(ctx context.Context, cause error) error {
+	status := jobs.Expired
+	if jobs.CodeOf(cause) == jobs.CodeCancelled {
+		status = jobs.Cancelled
+	}
+	return d.publishEnd(ctx, status, d.attempt, cause)
+}
+
+// publishEnd publishes the result of a job that did not succeed, and acknowledges the message.
+func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts int, cause error) error {
+	r := jobs.NewResult(d.job, status)
+	r.Error = &jobs.ErrorInfo{Code: jobs.CodeOf(cause), Stage: d.stage, Message: cause.Error()}
+	r.Attempts.Decode = attempts
+	r.Timings.TotalSeconds = d.w.clock.since(d.accepted, time.Now()).Seconds()
+	if d.stage == jobs.StagePrefill {
+		r.Attempts = jobs.Attempts{Prefill: attempts}
+	} else if d.handover != nil {
+		r.Attempts.Prefill, r.Decision = d.handover.Attempts, d.handover.Decision
+		r.Servers.Decode = d.w.server()
+		if p := d.handover.Prefill; p != nil {
+			r.Servers.Prefill = p.Server
+		}
+	}
+	if _, err := d.w.c.PublishResult(ctx, r, d.replyTo()); err != nil {
+		return fmt.Errorf("end job: %w", err)
+	}
+	return d.acknowledge(ctx)
+}
+
+// again has the server deliver the message once more after delay.
+func (d *delivery) again(ctx context.Context, delay time.Duration) error {
+	d.release()
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	return d.tell(ctx, fmt.Sprintf(`-NAK {"delay":%d}`, delay))
+}
+
+// excuse records that this delivery was nobody's fault.
+func (d *delivery) excuse(ctx context.Context) error {
+	return d.change(ctx, func(h *history) { h.HandBacks++ })
+}
+
+func (d *delivery) change(ctx context.Context, change func(*history)) error {
+	return persist(ctx, "record hand-back", func(ctx context.Context) error {
+		return changeHistory(ctx, d.w.handbacks, d.historyKey(), change)
+	})
+}
+
+func (d *delivery) historyKey() string { return historyKey(d.address.Stage, d.address.JobID) }
+
+func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo) }
+
+// handBack gives a message to whoever asks next, unblamed: there is no slot for it here.
+func (w *Worker) handBack(ctx context.Context, a arrival) {
+	d := &delivery{arrival: a, w: w, release: func() {}}
+	var err error
+	if d.address, err = jobs.ParseJobSubject(a.msg.Subject); err == nil {
+		err = d.excuse(ctx)
+	}
+	if err == nil {
+		err = d.again(ctx, 0)
+	}
+	if err != nil {
+		w.log.Warn("hand back job", "subject", a.msg.Subject, "error", err)
+	}
+}

@@ -1,0 +1,365 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+const (
+	defaultPatience   = 60 * time.Second
+	defaultDrainLimit = 30 * time.Second
+	handBackLimit     = 5 * time.Second // for what was cancelled to be handed back
+)
+
+// Slots bounds how many jobs run on the engine at once, whoever brings them. A slot that is free is
+// given even if ctx has ended; ctx bounds the waiting.
+type Slots interface {
+	// Free waits until a slot is free, and takes none.
+	Free(ctx context.Context) error
+	// Acquire waits for a slot and takes it.
+	Acquire(ctx context.Context) (release func(), err error)
+}
+
+// Observer is told of each delivery that ran, for metrics.
+type Observer interface {
+	Task(t *jobs.Task, took time.Duration, o jobs.Outcome, err error)
+}
+
+// WorkerConfig describes a [Worker].
+type WorkerConfig struct {
+	Role    jobs.Stage // prefill or decode; decode also serves fallback
+	Model   string     // canonical
+	ID      string     // unique among all workers
+	Machine string     // the name a person knows the machine by
+
+	// Run does one task: jobs.Classify of its error decides what becomes of the job. Its context ends
+	// with the job's deadline, a cancel, a stall or the end of the worker's patience, and the cause says which.
+	Run   func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
+	Slots Slots
+	// Ready waits while the engine cannot work, and takes ctx as Slots does; nil means that it always can.
+	Ready func(ctx context.Context) error
+	// Describe is asked for the presence at each beat; who and where the worker is need not be filled in.
+	Describe func() Presence
+	Observe  Observer // may be nil
+
+	Patience   time.Duration // silence of the engine after which its task is cancelled; default 60 s
+	DrainLimit time.Duration // for what runs when the worker is stopped; default 30 s
+	Log        *slog.Logger
+}
+
+// Worker fetches jobs for one model and runs them, one per free slot.
+type Worker struct {
+	c       *Conn
+	cfg     WorkerConfig
+	log     *slog.Logger
+	started time.Time
+
+	presence, handbacks jetstream.KeyValue
+	results, relay      jetstream.Stream
+	clock               serverClock
+	fleet               *fleet
+	gate                *gate // nil in a decode worker
+
+	deliveries sync.WaitGroup
+	running    sync.Map // subjects of the jobs at work here
+	changed    chan struct{}
+	draining   atomic.Bool
+	aborted    chan struct{}
+	abort      func()
+
+	published func(jobID string) // tests break things here, between a publish and its acknowledgement
+}
+
+// NewWorker returns a worker that does nothing yet.
+func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
+	switch {
+	case cfg.Role != jobs.RolePrefill && cfg.Role != jobs.RoleDecode:
+		return nil, jobs.Errorf(jobs.CodeInvalid, "role is %q; want prefill or decode", cfg.Role)
+	case cfg.ID == "":
+		return nil, jobs.Errorf(jobs.CodeInvalid, "worker id is empty; give one that no other worker has")
+	case cfg.Run == nil || cfg.Slots == nil || cfg.Describe == nil:
+		return nil, errors.New("new worker: Run, Slots and Describe must be given")
+	}
+	if m, err := jobs.CanonicalModel(cfg.Model); err != nil {
+		return nil, err
+	} else if m != cfg.Model {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "model is %q; its canonical form is %q", cfg.Model, m)
+	}
+	if cfg.Ready == nil {
+		cfg.Ready = func(context.Context) error { return nil }
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = defaultPatience
+	}
+	if cfg.DrainLimit == 0 {
+		cfg.DrainLimit = defaultDrainLimit
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &Worker{c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{})}
+	w.abort = sync.OnceFunc(func() { close(w.aborted) })
+	return w, nil
+}
+
+// Changed publishes the worker's presence now rather than at the next beat.
+func (w *Worker) Changed() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it is about to be
+	}
+}
+
+// Abort ends a drain at once: what runs is cancelled and handed back.
+func (w *Worker) Abort() { w.abort() }
+
+// Run works until parent ends. Then it takes no more jobs, lets those that run finish within DrainLimit,
+// hands the others back without blame, says farewell and returns nil. It returns an error when it
+// cannot go on, such as a closed connection. It can be called once.
+func (w *Worker) Run(parent context.Context) error {
+	ctx, stop := context.WithCancelCause(parent)
+	defer stop(nil)
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
+	// Helpers outlive ctx: a worker that drains still beats.
+	helping, stopHelpers := context.WithCancel(context.WithoutCancel(ctx))
+	var helpers sync.WaitGroup
+	known := make(chan struct{})
+	helpers.Go(func() {
+		if err := w.fleet.watch(helping, w.c.nc, w.presence, func() { close(known) }); err != nil {
+			stop(err)
+		}
+	})
+	helpers.Go(func() {
+		if err := w.connectionLost(helping); err != nil {
+			stop(err)
+		}
+	})
+	helpers.Go(func() { w.beat(helping) })
+
+	// Publishing and acknowledging go on when the tasks are cancelled.
+	publishing, giveUp := context.WithCancel(helping)
+	tasks, cancelTasks := context.WithCancelCause(publishing)
+	select {
+	case <-known:
+		if err := w.dispatch(ctx, publishing, tasks); err != nil {
+			stop(err)
+		}
+	case <-ctx.Done():
+	}
+
+	w.draining.Store(true)
+	w.Changed()
+	w.drain(cancelTasks, giveUp)
+	stopHelpers()
+	helpers.Wait()
+	w.farewell()
+	giveUp()
+	if parent.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// prepare opens what the worker needs and makes it known.
+func (w *Worker) prepare(ctx context.Context) (err error) {
+	if err := w.c.EnsureConsumers(ctx, w.cfg.Role, w.cfg.Model); err != nil {
+		return err
+	}
+	for bucket, kv := range map[string]*jetstream.KeyValue{BucketWorkers: &w.presence, BucketHandbacks: &w.handbacks} {
+		if *kv, err = w.c.js.KeyValue(ctx, bucket); err != nil {
+			return jobs.Errorf(jobs.CodeNATS, "open bucket %s: %w", bucket, w.c.explain(err))
+		}
+	}
+	for name, stream := range map[string]*jetstream.Stream{StreamResults: &w.results, StreamRelay: &w.relay} {
+		if *stream, err = w.c.js.Stream(ctx, name); err != nil {
+			return jobs.Errorf(jobs.CodeNATS, "open stream %s: %w", name, w.c.explain(err))
+		}
+	}
+	w.started = time.Now()
+	w.fleet = newFleet(w.cfg.Model, w.c.timing, w.started)
+	if w.cfg.Role == jobs.RolePrefill {
+		w.gate = &gate{
+			slots: func() (int, <-chan struct{}) { view, changed := w.fleet.census(); return view.decodeSlots, changed },
+			depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model) },
+		}
+	}
+	return w.announce(ctx)
+}
+
+// connectionLost waits for the end of the connection for good, or of ctx, which is no error.
+func (w *Worker) connectionLost(ctx context.Context) error {
+	closed := w.c.nc.StatusChanged(nats.CLOSED)
+	defer w.c.nc.RemoveStatusListener(closed)
+	if w.c.nc.IsClosed() {
+		return nats.ErrConnectionClosed
+	}
+	select {
+	case <-closed:
+		return nats.ErrConnectionClosed
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// drain waits for the deliveries at work, and cancels them when it has waited for long enough.
+func (w *Worker) drain(cancelTasks context.CancelCauseFunc, giveUp context.CancelFunc) {
+	finished := make(chan struct{})
+	go func() {
+		w.deliveries.Wait()
+		close(finished)
+	}()
+	if !w.c.nc.IsClosed() { // else nothing can be brought to an end
+		select {
+		case <-finished:
+		case <-w.aborted:
+		case <-time.After(w.cfg.DrainLimit):
+		}
+	}
+	cancelTasks(jobs.ErrDraining)
+	select {
+	case <-finished:
+	case <-time.After(handBackLimit):
+		giveUp()
+		<-finished
+	}
+}
+
+// dispatch fetches one job after the other, as slots are free, and has them handled, until ctx ends.
+func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
+	place := func(arrivals ...arrival) {
+		for _, a := range arrivals {
+			w.place(ctx, publishing, tasks, a)
+		}
+	}
+	p, err := newPuller(w.c.nc)
+	if err != nil {
+		return err
+	}
+	defer func() { place(p.close()...) }()
+	for ctx.Err() == nil {
+		sources, changed := w.sources()
+		place(p.withdraw(sources)...)
+		if !w.admitted(ctx) {
+			place(p.withdraw(nil)...)
+			if w.admission(ctx) != nil {
+				break
+			}
+			sources, changed = w.sources()
+		}
+		a, err := p.next(ctx, sources, changed)
+		switch {
+		case err == nil:
+			place(a)
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return err
+		case errors.Is(err, errWoken), ctx.Err() != nil:
+		default:
+			w.mend(ctx, err)
+		}
+	}
+	return nil
+}
+
+// sources are the consumers to fetch from, in this order, and a channel that is closed when that may
+// have changed.
+func (w *Worker) sources() ([]source, <-chan struct{}) {
+	view, changed := w.fleet.census()
+	var list []source
+	for _, class := range jobs.Classes {
+		if w.cfg.Role == jobs.RoleDecode {
+			list = append(list, source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, w.cfg.Model, class)})
+		}
+		if w.cfg.Role == jobs.RolePrefill || view.noPrefill {
+			list = append(list, source{StreamIntake, jobs.ConsumerName(jobs.RolePrefill, w.cfg.Model, class)})
+		}
+	}
+	return list, changed
+}
+
+// admitted reports whether a job may be fetched now.
+func (w *Worker) admitted(ctx context.Context) bool {
+	if w.gate != nil && !w.gate.open(ctx) {
+		return false
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	return w.cfg.Ready(now) == nil && w.cfg.Slots.Free(now) == nil
+}
+
+// admission waits until a job may be fetched.
+func (w *Worker) admission(ctx context.Context) error {
+	if err := w.cfg.Ready(ctx); err != nil {
+		return err
+	}
+	if w.gate != nil {
+		if err := w.gate.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return w.cfg.Slots.Free(ctx)
+}
+
+// place has a job handled if a slot is still free for it, and else gives it to others at once: somebody
+// may have taken the slot since it was asked for, or two consumers may have delivered at the same time.
+func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
+	const grace = 20 * time.Millisecond
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if ctx.Err() != nil || w.cfg.Ready(soon) != nil {
+		w.deliveries.Go(func() { w.handBack(publishing, a) })
+		return
+	}
+	release, err := w.cfg.Slots.Acquire(soon)
+	if err != nil {
+		w.deliveries.Go(func() { w.handBack(publishing, a) })
+		return
+	}
+	release = sync.OnceFunc(release)
+	ended := func(bool) {}
+	if w.gate != nil {
+		ended = w.gate.begin()
+	}
+	w.deliveries.Go(func() {
+		defer release()
+		ended(w.handle(publishing, tasks, a, release))
+	})
+}
+
+// mend does what it can about a failed pull: a consumer, or all, may have been deleted.
+func (w *Worker) mend(ctx context.Context, err error) {
+	const pause = 500 * time.Millisecond
+	w.log.Warn("fetch job", "error", err)
+	if gone, ok := errors.AsType[*goneError](err); ok {
+		role := jobs.RoleDecode
+		if gone.source.stream == StreamIntake {
+			role = jobs.RolePrefill
+		}
+		err := w.c.EnsureStreams(ctx)
+		if err == nil {
+			err = w.c.EnsureConsumers(ctx, role, w.cfg.Model)
+		}
+		if err == nil {
+			return
+		}
+		w.log.Error("create consumer again", "error", err)
+	}
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+}
+
+// server names this worker in records: "machine/worker".
+func (w *Worker) server() string { return fmt.Sprintf("%s/%s", w.cfg.Machine, w.cfg.ID) }
