@@ -16,8 +16,8 @@ import (
 
 // Letter is a dead letter as it lies in the stream.
 type Letter struct {
-	JobID string // of the job that could not be done
-	Model string
+	JobID string `json:"job_id"` // of the job that could not be done
+	Model string `json:"model"`
 	DeadLetter
 }
 

@@ -37,9 +37,12 @@ type location struct {
 // pending reports whether the job has still to end.
 func (l *location) pending() bool { return l.job != nil }
 
-// locate finds a job of any batch. A job moves from the intake to the relay to the results, and is
+// locate finds a user's job, whatever its batch. A job moves from the intake to the relay to the results, and is
 // put at the next place before it leaves the last; so looking in that order never misses one.
 func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error) {
+	if err := checkToken(jobID); err != nil {
+		return nil, err
+	}
 	for _, at := range []struct{ stream, subject string }{
 		{StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, jobID)},
 		{StreamRelay, jobs.AnyJobFilter("*", jobID)},
@@ -48,9 +51,14 @@ func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error
 		if err != nil {
 			return nil, err
 		}
-		if msg != nil {
-			return pendingAt(at.stream, msg)
+		if msg == nil {
+			continue
 		}
+		l, err := pendingAt(at.stream, msg)
+		if err == nil && l.job.User != user {
+			return &location{place: PlaceUnknown}, nil
+		}
+		return l, err
 	}
 	r, err := c.result(ctx, anyResult(user, jobID))
 	if err != nil {

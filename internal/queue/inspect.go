@@ -1,0 +1,175 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// Overview is the state of the whole queue at one moment.
+type Overview struct {
+	Server  Server         `json:"server"`
+	Streams []StreamStatus `json:"streams"` // all that must exist, in the order of the table
+	Models  []ModelStatus  `json:"models"`  // the known ones
+	Workers []Presence     `json:"workers"`
+}
+
+// Server is the NATS server that this connection is to.
+type Server struct {
+	URL        string  `json:"url"` // without password
+	Name       string  `json:"name"`
+	Version    string  `json:"version"`
+	MaxPayload int64   `json:"max_payload"` // bytes
+	Sync       Sync    `json:"sync"`
+	RTTSeconds float64 `json:"rtt_seconds"` // a round trip to it
+}
+
+// Sync says when the server's store is on the disk.
+type Sync string
+
+// When a message is on the disk.
+const (
+	SyncAlways   Sync = "always"   // before it is acknowledged
+	SyncInterval Sync = "interval" // some time later: a crash of the machine loses acknowledged messages
+	SyncUnknown  Sync = "unknown"  // the server does not tell this user
+)
+
+// StreamStatus is what a stream holds.
+type StreamStatus struct {
+	Name        string `json:"name"`
+	Missing     bool   `json:"missing,omitempty"`
+	Messages    uint64 `json:"messages"`
+	Bytes       uint64 `json:"bytes"`
+	MaxMessages int64  `json:"max_messages"`    // -1: no limit
+	MaxBytes    int64  `json:"max_bytes"`       // -1: no limit
+	Drift       string `json:"drift,omitempty"` // how its configuration differs, with the remedy
+}
+
+// ModelStatus is the work there is for a model.
+type ModelStatus struct {
+	Model   string        `json:"model"`
+	Classes []ClassStatus `json:"classes"` // interactive, then batch
+}
+
+// ClassStatus is the work there is for a model and class.
+type ClassStatus struct {
+	Class   jobs.Class `json:"class"`
+	Prefill Depth      `json:"prefill"`
+	Decode  Depth      `json:"decode"` // and fallback
+}
+
+// Depth counts the jobs at a stage.
+type Depth struct {
+	Waiting  int `json:"waiting"`
+	InFlight int `json:"in_flight"` // at a worker, or waiting for another attempt
+}
+
+// Inspect reads the state of the queue. A stream that is missing is no error.
+func (c *Conn) Inspect(ctx context.Context) (*Overview, error) {
+	o := new(Overview)
+	rtt, err := c.nc.RTT()
+	if err != nil {
+		return nil, jobs.Errorf(jobs.CodeNATS, "reach NATS: %w", err)
+	}
+	o.Server = Server{
+		URL: c.nc.ConnectedUrlRedacted(), Name: c.nc.ConnectedServerName(), Version: c.nc.ConnectedServerVersion(),
+		MaxPayload: c.nc.MaxPayload(), Sync: c.syncSetting(ctx), RTTSeconds: rtt.Seconds(),
+	}
+	bucketMissing := false
+	for _, want := range streams(c.timing) {
+		s, err := c.streamStatus(ctx, want)
+		if err != nil {
+			return nil, err
+		}
+		o.Streams = append(o.Streams, s)
+		bucketMissing = bucketMissing || s.Missing && s.Name == "KV_"+BucketWorkers
+	}
+	models, err := c.Models(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range models {
+		status := ModelStatus{Model: m}
+		for _, class := range jobs.Classes {
+			prefill, err := c.depth(ctx, jobs.RolePrefill, m, class)
+			if err != nil {
+				return nil, err
+			}
+			decode, err := c.depth(ctx, jobs.RoleDecode, m, class)
+			if err != nil {
+				return nil, err
+			}
+			status.Classes = append(status.Classes, ClassStatus{class, prefill, decode})
+		}
+		o.Models = append(o.Models, status)
+	}
+	if !bucketMissing {
+		if o.Workers, err = c.Workers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (StreamStatus, error) {
+	status := StreamStatus{Name: want.Name}
+	s, err := c.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		status.Missing = true
+		return status, nil
+	}
+	if err != nil {
+		return status, jobs.Errorf(jobs.CodeNATS, "look at stream %s: %w", want.Name, c.explain(err))
+	}
+	info := s.CachedInfo() // asked for this instant
+	status.Messages, status.Bytes = info.State.Msgs, info.State.Bytes
+	status.MaxMessages, status.MaxBytes = info.Config.MaxMsgs, info.Config.MaxBytes
+	if err := streamDrift(info.Config, want); err != nil {
+		status.Drift = err.Error()
+	}
+	return status, nil
+}
+
+// depth counts the jobs at the consumer of a role, model and class; none if there is no such consumer.
+func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class jobs.Class) (Depth, error) {
+	stream, cfg := consumer(c.timing, role, model, class)
+	found, err := c.js.Consumer(ctx, stream, cfg.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return Depth{}, nil
+	}
+	if err != nil {
+		return Depth{}, jobs.Errorf(jobs.CodeNATS, "look at consumer %s: %w", cfg.Durable, c.explain(err))
+	}
+	info := found.CachedInfo() // asked for this instant
+	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending}, nil
+}
+
+// syncSetting asks the server for its sync setting. It tells only users that may ask it about itself:
+// the system account's, or those of an account that imports its services.
+func (c *Conn) syncSetting(ctx context.Context) Sync {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	msg, err := c.nc.RequestWithContext(ctx, "$SYS.REQ.SERVER."+c.nc.ConnectedServerId()+".JSZ", nil)
+	if err != nil {
+		return SyncUnknown
+	}
+	var answer struct {
+		Data struct {
+			Config *struct {
+				SyncAlways bool `json:"sync_always"`
+			} `json:"config"`
+		} `json:"data"`
+	}
+	switch err := json.Unmarshal(msg.Data, &answer); {
+	case err != nil || answer.Data.Config == nil:
+		return SyncUnknown
+	case answer.Data.Config.SyncAlways:
+		return SyncAlways
+	}
+	return SyncInterval
+}
