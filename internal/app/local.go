@@ -17,7 +17,6 @@ import (
 	"tandem/internal/ollama"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
-	"tandem/internal/tinymodel"
 )
 
 // Engines that local mode can run on; empty means to choose.
@@ -180,7 +179,7 @@ func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode 
 	for i, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
 		server, err := standin.StartOllama(ctx, standin.OllamaOptions{
 			Engines: found, Dir: filepath.Join(o.Dir, "ollama-"+string(role)), Log: o.Log,
-			Models: map[string]tinymodel.Spec{standin.CodeModel: tinymodel.Tiny, standin.FeedbackModel: tinymodel.Tiny},
+			Models: standin.Models(),
 		})
 		if err != nil {
 			return prefill, decode, err

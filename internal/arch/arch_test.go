@@ -54,7 +54,8 @@ var arrows = []arrow{
 	{"internal/slots", []string{"internal/jobs"}, nil, "slots and state files stand below the engines"},
 	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
 
-	{"internal/standin", []string{"internal/jobs", "internal/tinymodel"}, nil, "the stand-in engines know the models that they run"},
+	{"internal/standin", []string{"internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
+	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},
 	{"internal/tinymodel", nil, nil, "writing a small model needs the standard library only"},
 	{"internal/telemetry", []string{"internal/jobs"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},
 

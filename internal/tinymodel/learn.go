@@ -72,7 +72,7 @@ func (l *learner) read(text string) {
 			i = len(l.words)
 			words[w] = i
 			var pieces []int
-			for _, b := range strings.Split(w, "") {
+			for b := range strings.SplitSeq(w, "") {
 				if _, ok := bytes[b]; !ok {
 					bytes[b] = len(l.pieces)
 					l.pieces = append(l.pieces, b)

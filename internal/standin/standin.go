@@ -1,0 +1,67 @@
+// Package standin provides the engines of local mode, the demo and the tests: real Ollama and real llama.cpp, found on
+// this machine or fetched into a cache, with small random-weights models in place of the real ones. The text they
+// write means nothing, and whoever shows it says so; all else is what it is in production.
+package standin
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"tandem/internal/tinymodel"
+)
+
+// The names under which stand-ins run: those of the models whose place they take.
+const (
+	CodeModel     = "qwen3-coder:30b"
+	FeedbackModel = "gpt-oss:120b"
+)
+
+// Models gives the usual stand-ins: one model of each kind of tokenizer.
+func Models() map[string]tinymodel.Spec {
+	return map[string]tinymodel.Spec{
+		CodeModel:     tinymodel.Tiny(tinymodel.BPE),
+		FeedbackModel: tinymodel.Tiny(tinymodel.SentencePiece),
+	}
+}
+
+// CacheDir is where engines and models are kept between runs: $TANDEM_CACHE, else $XDG_CACHE_HOME/tandem, else
+// ~/.cache/tandem. scripts/engines.sh uses the same.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("TANDEM_CACHE"); dir != "" {
+		return dir, nil
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "tandem"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache folder: %w; set HOME or TANDEM_CACHE", err)
+	}
+	return filepath.Join(home, ".cache", "tandem"), nil
+}
+
+// ModelFile returns the path of the GGUF file of spec in cacheDir (CacheDir's if empty) and writes it if it is not
+// there. The name depends on all that decides the content, so a file once written stays right; several processes may
+// write it at a time.
+func ModelFile(cacheDir string, spec tinymodel.Spec) (string, error) {
+	if cacheDir == "" {
+		var err error
+		if cacheDir, err = CacheDir(); err != nil {
+			return "", err
+		}
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%d %+v", tinymodel.Version, spec))
+	path := filepath.Join(cacheDir, "models", fmt.Sprintf("%s-%s-%x.gguf", spec.Shape, spec.Tokenizer, key[:8]))
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", fmt.Errorf("make model cache: %w", err)
+	}
+	return path, tinymodel.WriteFile(path, spec)
+}

@@ -1,0 +1,51 @@
+// Package standintest gives tests the real engines: found or fetched at the first call, cached afterwards. A missing
+// engine fails the test with the remedy; nothing is skipped.
+package standintest
+
+import (
+	"testing"
+
+	"tandem/internal/standin"
+	"tandem/internal/tinymodel"
+)
+
+// Engines returns the programs.
+func Engines(t testing.TB) standin.Engines {
+	t.Helper()
+	e, err := standin.Find(t.Context(), standin.Options{Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// ModelFile returns the path of the GGUF file of spec.
+func ModelFile(t testing.TB, spec tinymodel.Spec) string {
+	t.Helper()
+	path, err := standin.ModelFile("", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// StartOllama starts a server that ends with the test. Engines and Dir are filled in where they are empty.
+func StartOllama(t testing.TB, o standin.OllamaOptions) *standin.Ollama {
+	t.Helper()
+	if o.Engines == (standin.Engines{}) {
+		o.Engines = Engines(t)
+	}
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	s, err := standin.StartOllama(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
