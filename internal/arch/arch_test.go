@@ -48,8 +48,9 @@ var arrows = []arrow{
 	{"internal/grader", []string{"internal/jobs"}, nil, "grading needs the contract only"},
 
 	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
 	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
-	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp"}, "the conformance suite knows engines by their interface"},
+	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
 	{"internal/engine", []string{"internal/jobs"}, nil, "the interface stands below all engines"},
 	{"internal/slots", []string{"internal/jobs"}, nil, "slots and state files stand below the engines"},
 	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
@@ -63,9 +64,13 @@ var arrows = []arrow{
 
 	{"internal/jobs/schemagen", []string{"internal/jobs"}, nil, "reads the contract's types and writes files"},
 
+	{"internal/jobs/schemagen", []string{"internal/jobs"}, nil, "schemas are made from the contract alone"},
+
 	{"internal/arch", nil, nil, "only tests"},
 	{"test/jsclient", nil, nil, "only tests"},
 	{"deploy", nil, nil, "only tests"},
+	{"test/*", []string{anything}, []string{anything, nats}, "programs that only tests run"},
+	{"test/*/*", []string{anything}, []string{anything, nats}, "programs that only tests run"},
 	{"scripts", nil, nil, "shell scripts, carried inside the program"},
 	{"examples/class", nil, nil, "the example is data; its generator needs the standard library only"},
 	{"examples/class/generate", []string{"examples/class"}, nil, "the example is data; its generator needs the standard library only"},
