@@ -1,0 +1,108 @@
+package llamacpp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// Engine drives one llama-server.
+type Engine struct {
+	options Options
+	client  client
+	digests *digests
+	where   interface {
+		// endpoint is where the server listens, or why it does not.
+		endpoint() (endpoint, error)
+		// settled waits until the server has come up or failed to.
+		settled(ctx context.Context) error
+		close()
+	}
+
+	mu     sync.Mutex
+	server *server // the one that was last connected to; nil if that is not known to be alive
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New returns an engine for the server that the options name. A supervised one is being started when
+// New returns; Load waits for it. Close the engine after use.
+func New(o Options) (*Engine, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	e := &Engine{options: o, client: newClient(o.HTTP), digests: newDigests(o.StateDir, o.Log)}
+	if o.URL != "" {
+		e.where = attached{trimSlash(o.URL), o.APIKey}
+		return e, nil
+	}
+	s, err := supervise(o, e.client)
+	if err != nil {
+		return nil, err
+	}
+	e.where = s
+	e.digests.of(o.ModelFile) // meanwhile
+	return e, nil
+}
+
+// Close ends the server, if this engine started it, and waits until it is gone.
+func (e *Engine) Close() error {
+	e.where.close()
+	e.digests.close()
+	e.client.http.CloseIdleConnections()
+	return nil
+}
+
+// Describe asks the server what it is. While the model is being loaded, Loaded is false.
+func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
+	d := engine.Description{Engine: "llamacpp", Model: e.options.Model, Handover: []jobs.Kind{jobs.KindNone}}
+	s, err := e.ask(ctx)
+	if err == errLoading { // errors.Is would match every busy server
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	d.Loaded, d.Version, d.ModelDigest = true, s.build, s.digest.known()
+	d.Slots, d.ContextTokens = s.slots, s.context
+	return d, nil
+}
+
+// Load waits until the server has the model in memory and, if the file can be read here, until its
+// digest is known.
+func (e *Engine) Load(ctx context.Context) error {
+	for {
+		if err := e.where.settled(ctx); err != nil {
+			return err
+		}
+		s, err := e.ask(ctx)
+		if err == nil {
+			return s.digest.wait(ctx)
+		}
+		if err != errLoading {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// failed passes on the error of a request. If the server may be gone, it is asked again what it
+// is before the next request, and what its slots held is forgotten.
+func (e *Engine) failed(s *server, err error) error {
+	switch jobs.CodeOf(err) {
+	case jobs.CodeEngineUnreachable, jobs.CodeEngineFailed:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.server == s {
+			e.server = nil
+		}
+	}
+	return err
+}

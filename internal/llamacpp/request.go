@@ -1,0 +1,101 @@
+package llamacpp
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// chatRequest is the body of /v1/chat/completions, and of /apply-template, which renders what the
+// former would read. Fields that are nil are left to the server.
+type chatRequest struct {
+	Messages        []chatMessage   `json:"messages"`
+	TemplateArgs    map[string]any  `json:"chat_template_kwargs,omitempty"`
+	ReasoningFormat string          `json:"reasoning_format"`
+	ResponseFormat  *responseFormat `json:"response_format,omitempty"`
+
+	Temperature   *float64 `json:"temperature,omitempty"`
+	Seed          *uint32  `json:"seed,omitempty"`
+	NumPredict    *int     `json:"n_predict,omitempty"`
+	TopP          *float64 `json:"top_p,omitempty"`
+	TopK          *int     `json:"top_k,omitempty"`
+	MinP          *float64 `json:"min_p,omitempty"`
+	RepeatPenalty *float64 `json:"repeat_penalty,omitempty"`
+	Stop          []string `json:"stop,omitempty"`
+
+	placement
+}
+
+type chatMessage struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+type responseFormat struct {
+	Type   string      `json:"type"` // json_object or json_schema
+	Schema *jsonSchema `json:"json_schema,omitempty"`
+}
+
+type jsonSchema struct {
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// prefillRequest is the body of /completion for the tokens of a prompt and nothing generated.
+type prefillRequest struct {
+	Prompt     []int32  `json:"prompt"`
+	NumPredict int      `json:"n_predict"`       // 0
+	Fields     []string `json:"response_fields"` // or the whole prompt would come back
+	placement
+}
+
+// placement is what both kinds of request say: which slot, and that the answer is a stream of events.
+type placement struct {
+	Slot           int  `json:"id_slot"`
+	CachePrompt    bool `json:"cache_prompt"`
+	Stream         bool `json:"stream"`
+	ReturnProgress bool `json:"return_progress"`
+}
+
+func in(s *slot) placement {
+	return placement{Slot: s.id, CachePrompt: true, Stream: true, ReturnProgress: true}
+}
+
+// chatOf writes a request as llama-server wants it.
+func chatOf(r engine.Request) chatRequest {
+	o := r.Options
+	c := chatRequest{
+		ReasoningFormat: "auto", // thinking apart, however the server was started
+		Temperature:     o.Temperature, NumPredict: o.NumPredict, TopP: o.TopP, TopK: o.TopK, MinP: o.MinP,
+		RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,
+	}
+	if o.Seed != nil {
+		seed := uint32(*o.Seed) // llama-server's seeds have 32 bits; its -1, like ours, is a random one
+		c.Seed = &seed
+	}
+	if r.System != "" {
+		c.Messages = append(c.Messages, chatMessage{string(jobs.RoleSystem), r.System})
+	}
+	if r.Prompt != "" {
+		c.Messages = append(c.Messages, chatMessage{string(jobs.RoleUser), r.Prompt})
+	}
+	for _, m := range r.Messages {
+		c.Messages = append(c.Messages, chatMessage{string(m.Role), m.Content})
+	}
+	// Templates differ in which of the two they know, and ignore the other.
+	switch r.Think {
+	case jobs.ThinkOn, jobs.ThinkOff:
+		c.TemplateArgs = map[string]any{"enable_thinking": r.Think == jobs.ThinkOn}
+	case jobs.ThinkLow, jobs.ThinkMedium, jobs.ThinkHigh:
+		c.TemplateArgs = map[string]any{"enable_thinking": true, "reasoning_effort": string(r.Think)}
+	}
+	switch f := bytes.TrimSpace(r.Format); {
+	case string(f) == `"json"`:
+		c.ResponseFormat = &responseFormat{Type: "json_object"}
+	case len(f) > 0:
+		c.ResponseFormat = &responseFormat{Type: "json_schema", Schema: &jsonSchema{Name: "answer", Schema: f}}
+	}
+	return c
+}

@@ -1,0 +1,78 @@
+package llamacpp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// event is one event of a streamed answer, of /completion or of /v1/chat/completions.
+type event struct {
+	Error   *apiError `json:"error"`
+	Timings *timings  `json:"timings"`
+
+	Stop bool `json:"stop"` // /completion: this is the last one
+
+	Choices []struct {
+		Delta struct {
+			Content   string `json:"content"`
+			Reasoning string `json:"reasoning_content"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"` // in the last one with text
+	} `json:"choices"`
+}
+
+// timings are llama-server's own measures of a request.
+type timings struct {
+	Cached    int     `json:"cache_n"`     // tokens of the prompt
+	Computed  int     `json:"prompt_n"`    // likewise
+	Generated int     `json:"predicted_n"` // tokens
+	PromptMS  float64 `json:"prompt_ms"`
+	PredictMS float64 `json:"predicted_ms"`
+}
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// done is the data of the event that ends a chat stream.
+const done = "[DONE]"
+
+// stream sends a request and gives take each event of the answer, until one is the last or take
+// returns an error. Progress is called for each event: they come with every batch of the prompt and every
+// token, but not while the server merely keeps the connection alive.
+func (c client) stream(ctx context.Context, at endpoint, path string, body any, progress func(), take func(*event) error) error {
+	r, err := c.open(ctx, at, path, body)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for data, err := range events(r) {
+		if err != nil {
+			return broken(ctx, path, err)
+		}
+		progress()
+		if string(data) == done {
+			return nil
+		}
+		var e event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return broken(ctx, path, errors.New("an event is not the JSON that llama-server sends"))
+		}
+		if e.Error != nil {
+			return e.Error.of(at, path)
+		}
+		if err := take(&e); err != nil {
+			return err
+		}
+		if e.Stop {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return jobs.Errorf(jobs.CodeEngineFailed, "llama-server's answer to %s ended before its last event: %w", path, io.ErrUnexpectedEOF)
+}
