@@ -2,53 +2,51 @@
 package deploy
 
 import (
+	"bytes"
 	"io/fs"
-	"net"
-	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"tandem/internal/app"
 )
 
-// workerFlags are the flags of the two workers, which are the keys of their configuration files.
-var workerFlags = []string{
-	"nats", "creds", "nkey", "tls-ca", "model", "engine", "engine-url", "model-file", "slots", "http", "machine", "log-format",
-}
-
+// TestSamples has the worker that each file is for read it, with the settings that are the same on all machines.
 func TestSamples(t *testing.T) {
-	files, err := filepath.Glob("sample/*.yaml")
-	if err != nil || len(files) != 4 {
-		t.Fatalf("found samples %v, want one for each of the 4 machines (%v)", files, err)
+	for line := range strings.Lines(read(t, "sample/tandem.env")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			t.Setenv(name, value)
+		}
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			var sample map[string]any
-			if err := yaml.Unmarshal([]byte(read(t, file)), &sample); err != nil {
+	for _, tt := range []struct{ machine, address, model, http string }{
+		{"dgx-spark-1", "169.254.150.103", "qwen3-coder:30b", ":8000"},
+		{"dgx-spark-2", "169.254.150.104", "gpt-oss:120b", ":8000"},
+		{"mac-studio-1", "169.254.150.101", "gpt-oss:120b", ":8001"},
+		{"mac-studio-2", "169.254.150.102", "qwen3-coder:30b", ":8001"},
+	} {
+		t.Run(tt.machine, func(t *testing.T) {
+			worker := app.PrefillWorkerMain
+			if strings.HasPrefix(tt.machine, "mac") {
+				worker = app.DecodeWorkerMain
+			}
+			var out, problems bytes.Buffer
+			if code := worker([]string{"--config", "sample/" + tt.machine + ".yaml", "--print-config"}, &out, &problems); code != 0 {
+				t.Fatalf("the worker exits with %d: %s", code, &problems)
+			}
+			var got map[string]any
+			if err := yaml.Unmarshal(out.Bytes(), &got); err != nil {
 				t.Fatal(err)
 			}
-			for key := range sample {
-				if !slices.Contains(workerFlags, key) {
-					t.Errorf("%s is no flag of a worker", key)
+			for key, want := range map[string]any{
+				"nats": "nats://169.254.150.101:4222", "machine": tt.machine, "model": tt.model, "http": tt.address + tt.http,
+				"engine": "ollama", "engine-url": "http://127.0.0.1:11434", "log-format": "json",
+			} {
+				if got[key] != want {
+					t.Errorf("%s is %v, want %v", key, got[key], want)
 				}
-			}
-			if want := strings.TrimSuffix(filepath.Base(file), ".yaml"); sample["machine"] != want {
-				t.Errorf("machine is %v, want the file's name %s", sample["machine"], want)
-			}
-			address, _ := sample["http"].(string)
-			if host, port, err := net.SplitHostPort(address); err != nil || net.ParseIP(host) == nil || port != "8000" && port != "8001" {
-				t.Errorf("http is %q, want the machine's address with port 8000 (prefill) or 8001 (decode)", address)
-			}
-			engine, _ := sample["engine-url"].(string)
-			if u, err := url.Parse(engine); err != nil || u.Hostname() != "127.0.0.1" {
-				t.Errorf("engine-url is %q, want an engine on the machine itself", engine)
-			}
-			if sample["model"] != "qwen3-coder:30b" && sample["model"] != "gpt-oss:120b" {
-				t.Errorf("model is %v, want one of the two", sample["model"])
 			}
 		})
 	}
