@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"tandem/internal/ollama"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
+	"tandem/internal/tinymodel"
 )
 
 // Engines that local mode can run on; empty means to choose.
@@ -33,7 +35,8 @@ const localNumCtx = 8192
 type LocalOptions struct {
 	Dir       string   // NATS store, kept; empty: a private temporary folder, removed at Stop
 	Port      int      // of the NATS server; 0: a free one
-	NATSOnly  bool     // no workers
+	NATSOnly  bool     // no engines and no workers
+	Standins  bool     // no NATS and no workers: only the stand-in engines
 	Engine    string   // ollama, llamacpp, standin; empty: an Ollama that runs on this machine and has the models, else stand-ins
 	EngineURL string   // of a running engine
 	ModelFile string   // GGUF file, for llamacpp
@@ -46,6 +49,8 @@ type LocalOptions struct {
 type Local struct {
 	nats    *natsembed.Server
 	plan    jobs.Plan
+	prefill WorkerFlags // of the engines
+	decode  WorkerFlags
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 	cleanup []func() error
@@ -65,14 +70,6 @@ func StartLocal(ctx context.Context, o LocalOptions) (_ *Local, err error) {
 		}
 		l.cleanup = append(l.cleanup, func() error { return os.RemoveAll(o.Dir) })
 	}
-	l.nats, err = natsembed.Start(ctx, natsembed.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.Port, Log: o.Log})
-	if err != nil {
-		return nil, err
-	}
-	l.cleanup = append(l.cleanup, func() error { l.nats.Stop(); return nil })
-	if o.NATSOnly {
-		return l, l.createStreams(ctx, o.Log)
-	}
 	if len(o.Models) == 0 {
 		o.Models = []string{standin.CodeModel, standin.FeedbackModel}
 	}
@@ -81,15 +78,29 @@ func StartLocal(ctx context.Context, o LocalOptions) (_ *Local, err error) {
 			return nil, err
 		}
 	}
-	prefill, decode, err := l.engines(ctx, &o)
+	if o.Standins {
+		l.prefill, l.decode, err = l.standIns(ctx, &o)
+		return l, err
+	}
+	l.nats, err = natsembed.Start(ctx, natsembed.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.Port, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
-	return l, l.startWorkers(ctx, o, prefill, decode)
+	l.cleanup = append(l.cleanup, func() error { l.nats.Stop(); return nil })
+	if o.NATSOnly {
+		return l, l.createStreams(ctx, o.Log)
+	}
+	if l.prefill, l.decode, err = l.engines(ctx, &o); err != nil {
+		return nil, err
+	}
+	return l, l.startWorkers(ctx, o)
 }
 
 // URL is the address of the NATS server.
 func (l *Local) URL() string { return l.nats.URL() }
+
+// EngineURLs are where the engines of the two roles are reached; the same twice if there is but one.
+func (l *Local) EngineURLs() (prefill, decode string) { return l.prefill.EngineURL, l.decode.EngineURL }
 
 // Plan is what jobs should ask for: local if there is but one engine for both phases.
 func (l *Local) Plan() jobs.Plan { return l.plan }
@@ -175,32 +186,35 @@ func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode 
 	if err != nil {
 		return prefill, decode, err
 	}
-	flags := [2]WorkerFlags{}
-	for i, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	models := standin.Models()
+	maps.DeleteFunc(models, func(name string, _ tinymodel.Spec) bool { return !slices.Contains(o.Models, name) })
+	for _, side := range []struct {
+		role  jobs.Stage
+		flags *WorkerFlags
+	}{{jobs.RolePrefill, &prefill}, {jobs.RoleDecode, &decode}} {
 		server, err := standin.StartOllama(ctx, standin.OllamaOptions{
-			Engines: found, Dir: filepath.Join(o.Dir, "ollama-"+string(role)), Log: o.Log,
-			Models: standin.Models(),
+			Engines: found, Dir: filepath.Join(o.Dir, "ollama-"+string(side.role)), Models: models, Log: o.Log,
 		})
 		if err != nil {
 			return prefill, decode, err
 		}
 		l.cleanup = append(l.cleanup, server.Stop)
-		flags[i] = WorkerFlags{Engine: LocalOllama, EngineURL: server.URL(), NumCtx: localNumCtx, Threads: 1}
+		*side.flags = WorkerFlags{Engine: LocalOllama, EngineURL: server.URL(), NumCtx: localNumCtx, Threads: 1}
 	}
-	return flags[0], flags[1], nil
+	return prefill, decode, nil
 }
 
 // startWorkers starts a prefill and a decode worker per model and returns when all take jobs.
-func (l *Local) startWorkers(ctx context.Context, o LocalOptions, prefill, decode WorkerFlags) error {
+func (l *Local) startWorkers(ctx context.Context, o LocalOptions) error {
 	var run context.Context
 	run, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, model := range o.Models {
-		for role, flags := range map[jobs.Stage]WorkerFlags{jobs.RolePrefill: prefill, jobs.RoleDecode: decode} {
+		for role, flags := range map[jobs.Stage]WorkerFlags{jobs.RolePrefill: l.prefill, jobs.RoleDecode: l.decode} {
 			flags.NATS, flags.Model, flags.Machine = l.URL(), model, "local-"+string(role)
 			flags.Slots, flags.HTTP = 1, "127.0.0.1:0"
 			flags.StateDir = filepath.Join(o.Dir, string(role)+"-"+jobs.EncodeToken(model))
 			flags.StartTimeout, flags.DrainLimit = 30*time.Second, 10*time.Second
-			w, err := StartWorker(run, WorkerConfig{Role: role, Flags: flags, Log: o.Log})
+			w, err := StartWorker(ctx, WorkerConfig{Role: role, Flags: flags, Log: o.Log})
 			if err != nil {
 				return err
 			}
