@@ -74,6 +74,11 @@ var limits = map[string]object{
 	"Handover.context":       {{"maxItems", jobs.MaxTokens}},
 }
 
+// optional are fields that workers always write, but whoever cancels a job need not.
+var optional = map[string]bool{
+	"Result.usage": true, "Result.timings": true, "Result.servers": true, "Result.attempts": true, "Result.provenance": true,
+}
+
 // whole are rules about a record as a whole.
 var whole = map[string]object{
 	"Job": {{"oneOf", []any{object{{"required", []string{"prompt"}}}, object{{"required", []string{"messages"}}}}}},
@@ -138,7 +143,7 @@ func (g *generator) structure(t reflect.Type) (object, error) {
 			return nil, err
 		}
 		properties = append(properties, member{name, append(object{{"description", about}}, shape...)})
-		if flags == "" {
+		if flags == "" && !optional[t.Name()+"."+name] {
 			required = append(required, name)
 		}
 	}

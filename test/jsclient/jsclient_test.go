@@ -1,0 +1,139 @@
+// Package jsclient tests docs/PROTOCOL.md with a grader that is not ours: grader.mjs, which uses the NATS
+// client for JavaScript and knows of the system only what that page says.
+package jsclient
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/standin"
+)
+
+// step is one line that the grader prints.
+type step struct {
+	Step      string
+	Result    *jobs.Result // null: none came in time
+	Copy      bool         // the inbox got the result too
+	Text      string       // put together from chunks
+	Chunks    int
+	Done      bool // the last chunk came
+	Cancelled bool // in time
+	Again     bool // a second time
+	Late      int  `json:"late_chunks"` // after the cancel
+	Message   string
+}
+
+func TestGrader(t *testing.T) {
+	install(t)
+	steps := grade(t, startSystem(t))
+
+	s := steps["await"]
+	if s.Result == nil || s.Result.Status != jobs.Succeeded || s.Result.Text == "" || s.Result.Method != jobs.MethodDisaggregated {
+		t.Errorf("await: %+v, want a text by way of prefill and decode", s)
+	}
+	if !s.Copy {
+		t.Error("await: the reply inbox got no copy of the result")
+	}
+	s = steps["stream"]
+	if s.Result == nil || s.Result.Status != jobs.Succeeded || s.Text != s.Result.Text || s.Chunks < 2 || !s.Done {
+		t.Errorf("stream: %+v, want the result's text in pieces", s)
+	}
+	s = steps["cancel"]
+	if s.Result == nil || s.Result.Status != jobs.Cancelled || s.Result.Text != "" || !s.Cancelled || s.Again || s.Late != 0 {
+		t.Errorf("cancel: %+v, want one cancelled result, once, and no text after it", s)
+	}
+	s = steps["timeout"]
+	if s.Result != nil || s.Message != jobs.MsgDecodeMissing || !s.Cancelled {
+		t.Errorf("timeout: %+v, want no result and %q", s, jobs.MsgDecodeMissing)
+	}
+}
+
+// What the page shows is what the grader runs.
+func TestPageShowsTheGrader(t *testing.T) {
+	page, grader := read(t, "../../docs/PROTOCOL.md"), read(t, "grader.mjs")
+	blocks := regexp.MustCompile("(?s)```js\n(.*?)```").FindAllStringSubmatch(page, -1)
+	if len(blocks) < 6 {
+		t.Errorf("the page has %d blocks of JavaScript, want at least one for each of its steps", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(grader, b[1]) {
+			t.Errorf("grader.mjs does not have this block of docs/PROTOCOL.md, word for word:\n%s", b[1])
+		}
+	}
+}
+
+// startSystem starts NATS and the workers of one model on stand-in engines.
+func startSystem(t *testing.T) (natsURL string) {
+	t.Helper()
+	l, err := app.StartLocal(t.Context(), app.LocalOptions{
+		Engine: app.LocalStandIn, Models: []string{standin.CodeModel}, Say: t.Logf,
+		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return l.URL()
+}
+
+// grade runs the grader and returns what it printed, by step.
+func grade(t *testing.T, natsURL string) map[string]step {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "node", "grader.mjs", standin.CodeModel)
+	cmd.Env = append(os.Environ(), "TANDEM_NATS="+natsURL)
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	t.Logf("the grader printed:\n%s", out)
+	if err != nil {
+		t.Fatalf("run grader: %v", err)
+	}
+	steps := map[string]step{}
+	for line := range strings.Lines(string(out)) {
+		var s step
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("read %s: %v", line, err)
+		}
+		steps[s.Step] = s
+	}
+	return steps
+}
+
+// install has npm fetch what package-lock.json names, unless it is there.
+func install(t *testing.T) {
+	t.Helper()
+	sum := sha256.Sum256([]byte(read(t, "package-lock.json")))
+	want, mark := hex.EncodeToString(sum[:]), filepath.Join("node_modules", ".installed")
+	if have, err := os.ReadFile(mark); err == nil && string(have) == want {
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "npm", "ci")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v; it needs node 20 or later, npm, and a package registry that it can reach\n%s", err, out)
+	}
+	if err := os.WriteFile(mark, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
