@@ -24,7 +24,7 @@ func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	case format == "json", format == "auto" && !terminal:
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
 	case format == "text", format == "auto":
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal})), nil
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal})), nil
 	}
 	return nil, fmt.Errorf("log-format is %q; want auto, text or json", format)
 }
