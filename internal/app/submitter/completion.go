@@ -73,7 +73,7 @@ func (p place) words() []string {
 // bashScript completes command and flag names, and file names where nothing else fits.
 func bashScript(root *kong.Node) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# bash completion for %[1]s\n_%[1]s() {\n\tlocal word path=\"\" i\n", name)
+	fmt.Fprintf(&b, "# completion for %[1]s\n_%[1]s() {\n\tlocal word path=\"\" i\n", name)
 	b.WriteString("\tfor ((i = 1; i < COMP_CWORD; i++)); do\n\t\tcase \"${path:+$path }${COMP_WORDS[i]}\" in\n\t\t")
 	var paths []string
 	for _, p := range places(root) {
@@ -86,16 +86,13 @@ func bashScript(root *kong.Node) string {
 	for _, p := range places(root) {
 		fmt.Fprintf(&b, "\t\"%s\") word=\"%s\" ;;\n", p.path, strings.Join(p.words(), " "))
 	}
-	fmt.Fprintf(&b, "\tesac\n\tmapfile -t COMPREPLY < <(compgen -W \"$word\" -- \"${COMP_WORDS[COMP_CWORD]}\")\n}\ncomplete -o default -F _%[1]s %[1]s\n", name)
+	fmt.Fprintf(&b, "\tesac\n\tCOMPREPLY=($(compgen -W \"$word\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _%[1]s %[1]s\n", name)
 	return b.String()
 }
 
-// zshScript runs the bash completion through zsh's own emulation of it.
+// zshScript runs the same function in zsh's emulation of bash completion.
 func zshScript(root *kong.Node) string {
-	script := strings.Replace(bashScript(root), "# bash completion", "# zsh completion", 1)
-	script = strings.Replace(script, "mapfile -t COMPREPLY < <(compgen", "COMPREPLY=($(compgen", 1)
-	script = strings.Replace(script, "\"${COMP_WORDS[COMP_CWORD]}\")\n}", "\"${COMP_WORDS[COMP_CWORD]}\"))\n}", 1)
-	return "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + script
+	return "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + bashScript(root)
 }
 
 // fishScript describes each command and flag with its help.
@@ -105,7 +102,7 @@ func fishScript(root *kong.Node) string {
 	for _, p := range places(root) {
 		when := "__fish_use_subcommand"
 		if p.path != "" {
-			when = "__fish_seen_subcommand_from " + p.path
+			when = "__fish_seen_subcommand_from " + strings.ReplaceAll(p.path, " ", "; and __fish_seen_subcommand_from ")
 		}
 		for _, c := range p.commands {
 			fmt.Fprintf(&b, "complete -c %s -f -n %s -a %s -d %s\n", name, fishQuote(when), c.Name, fishQuote(c.Help))

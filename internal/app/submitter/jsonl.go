@@ -199,6 +199,9 @@ func typeError(field string, err error) error {
 		}
 		return jobs.Errorf(jobs.CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, kindName(e.Type))
 	}
+	if e, ok := errors.AsType[*jobs.Error](err); ok { // of an object that names its own fields
+		return jobs.Errorf(jobs.CodeInvalid, "%s.%s", field, e.Message)
+	}
 	return jobs.Errorf(jobs.CodeInvalid, "%s: %w", field, err)
 }
 

@@ -102,9 +102,9 @@ func rate(perSecond float64) string {
 // figure writes a number with three digits that count.
 func figure(v float64) string {
 	switch {
-	case v < 10:
+	case v < 9.995:
 		return fmt.Sprintf("%.2f", v)
-	case v < 100:
+	case v < 99.95:
 		return fmt.Sprintf("%.1f", v)
 	}
 	return fmt.Sprintf("%.0f", v)

@@ -65,6 +65,14 @@ func (s *session) startLocal(ctx context.Context, o app.LocalOptions) (*app.Loca
 	return app.StartLocal(ctx, o)
 }
 
+// plan is what jobs ask for: what the user wants, or what the local system is made for.
+func (s *session) plan(wanted jobs.Plan) jobs.Plan {
+	if wanted == "" && s.local != nil {
+		return s.local.Plan()
+	}
+	return wanted
+}
+
 func (s *session) close() {
 	if s.conn != nil {
 		s.conn.Close()
@@ -150,7 +158,7 @@ func withHint(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// report tells the user about the error that ended the command.
+// report tells the user about the error that ended the command; with --json stdout has it, too.
 func (s *session) report(err error) {
 	if e, ok := errors.AsType[*app.ExitError](err); ok && e.Err == nil {
 		return // everything was said
@@ -158,6 +166,14 @@ func (s *session) report(err error) {
 	fmt.Fprintf(s.err, "%s: %s\n", name, inert(err.Error()))
 	h, ok := errors.AsType[*hinted](err)
 	if ok {
-		fmt.Fprintf(s.err, "  %s\n", h.hint)
+		fmt.Fprintf(s.err, "  %s\n", inert(h.hint))
 	}
+	if _, said := errors.AsType[*app.ExitError](err); said || !s.JSON {
+		return
+	}
+	failure := jobs.ErrorInfo{Message: err.Error()}
+	if e, ok := errors.AsType[*jobs.Error](err); ok {
+		failure.Code = e.Code
+	}
+	_ = s.print(map[string]any{"error": failure}) // the exit code tells more than a second error would
 }

@@ -13,6 +13,7 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 )
 
 // submitCmd runs one prompt.
@@ -31,7 +32,7 @@ type submitCmd struct {
 	NumPredict  *int              `name:"num-predict" placeholder:"TOKENS" help:"Tokens to generate at most."`
 	Option      map[string]string `short:"o" mapsep:"none" placeholder:"K=V" help:"Another sampling option (num_ctx, top_p, top_k, min_p, repeat_penalty, stop); may be repeated."`
 
-	Plan     jobs.Plan     `enum:"disaggregated,local,auto" default:"disaggregated" placeholder:"PLAN" help:"disaggregated: prefill here, decode there; local: all on the decode machine; auto: the faster (default ${default})."`
+	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"disaggregated: prefill and decode on their machines (default); local: both on the decode machine; auto: what is fastest."`
 	Class    jobs.Class    `enum:"interactive,batch" default:"interactive" placeholder:"CLASS" help:"interactive jobs run before batch ones (default ${default})."`
 	Timeout  time.Duration `default:"10m" placeholder:"TIME" help:"How long to wait; the job lives on. 0 waits for ever (default ${default})."`
 	Deadline time.Duration `placeholder:"TIME" help:"After this time from now the job must not run any more."`
@@ -55,8 +56,9 @@ func (c *submitCmd) Run(ctx context.Context, s *session) error {
 		}
 		return err
 	}
+	j.Plan = s.plan(c.Plan)
 	if c.Detach {
-		if err := s.client.Submit(ctx, j, submitOptions{}); err != nil {
+		if err := s.client.Submit(ctx, j, queue.SubmitOptions{}); err != nil {
 			return err
 		}
 		if s.JSON {
@@ -81,11 +83,14 @@ func (c *submitCmd) Run(ctx context.Context, s *session) error {
 // stdout has all of it.
 func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *jobs.Result, printed bool, err error) {
 	if !j.Stream {
-		r, err = generate(ctx, s.client, j, nil)
+		progress := newProgress(s.err, s.Quiet, 1)
+		defer progress.stop()
+		defer watchStages(ctx, s, progress, []string{j.Model})()
+		r, err = Generate(ctx, s.client, j, nil)
 		return r, false, err
 	}
 	out := &stream{session: s}
-	if r, err = generate(ctx, s.client, j, out.chunk); err != nil {
+	if r, err = Generate(ctx, s.client, j, out.chunk); err != nil {
 		out.breakLine()
 		return nil, false, err
 	}
@@ -97,7 +102,7 @@ func (c *submitCmd) direct(ctx context.Context, s *session, j *jobs.Job, cause e
 	fmt.Fprintf(s.err, "%s: %v\nasking the Ollama at %s directly instead\n", name, cause, c.Direct)
 	wait, cancel := s.patience(ctx, c.Timeout)
 	defer cancel()
-	r, err := generateDirect(wait, c.Direct, j)
+	r, err := GenerateDirect(wait, c.Direct, j)
 	if err != nil {
 		return err
 	}
@@ -116,7 +121,7 @@ func (c *submitCmd) job(s *session) (*jobs.Job, error) {
 	}
 	j := &jobs.Job{
 		V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: c.Class, Model: c.Model,
-		System: c.System, Prompt: prompt, Think: c.Think, Plan: c.Plan, Labels: c.Label,
+		System: c.System, Prompt: prompt, Think: c.Think, Labels: c.Label,
 		Stream: c.Stream, SubmittedAt: time.Now().UTC(),
 	}
 	if c.Deadline < 0 || c.Timeout < 0 {

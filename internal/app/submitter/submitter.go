@@ -47,22 +47,22 @@ type grammar struct {
 
 // settings are the flags of all commands.
 type settings struct {
-	NATS  string `name:"nats" group:"Connection" env:"TANDEM_NATS" default:"nats://127.0.0.1:4222" placeholder:"URL" help:"NATS server, several separated by commas (default ${default})."`
-	Creds string `group:"Connection" env:"TANDEM_CREDS" placeholder:"FILE" help:"NATS credentials."`
-	NKey  string `name:"nkey" group:"Connection" env:"TANDEM_NKEY" placeholder:"FILE" help:"NATS nkey seed."`
-	TLSCA string `name:"tls-ca" group:"Connection" env:"TANDEM_TLS_CA" placeholder:"FILE" help:"Certificate authority of the NATS server."`
-	User  string `group:"Connection" env:"TANDEM_USER" placeholder:"NAME" help:"Whose jobs and results these are (default: login name)."`
+	NATS  string `name:"nats" group:"connection" env:"TANDEM_NATS" default:"nats://127.0.0.1:4222" placeholder:"URL" help:"NATS server, several separated by commas (default ${default})."`
+	Creds string `group:"connection" env:"TANDEM_CREDS" placeholder:"FILE" help:"NATS credentials."`
+	NKey  string `name:"nkey" group:"connection" env:"TANDEM_NKEY" placeholder:"FILE" help:"NATS nkey seed."`
+	TLSCA string `name:"tls-ca" group:"connection" env:"TANDEM_TLS_CA" placeholder:"FILE" help:"Certificate authority of the NATS server."`
+	User  string `group:"connection" env:"TANDEM_USER" placeholder:"NAME" help:"Whose jobs and results these are (default: login name)."`
 
-	Local     bool   `group:"Local" help:"Run the whole system in this process just for this command."`
-	Engine    string `group:"Local" enum:",ollama,llamacpp,standin" default:"" placeholder:"KIND" env:"TANDEM_ENGINE" help:"Engine for --local and dev: ollama, llamacpp or standin (default: an Ollama that has the model, else stand-ins)."`
-	EngineURL string `name:"engine-url" group:"Local" env:"TANDEM_ENGINE_URL" placeholder:"URL" help:"Engine that runs already."`
-	ModelFile string `name:"model-file" group:"Local" env:"TANDEM_MODEL_FILE" type:"path" placeholder:"FILE" help:"GGUF file for --engine llamacpp."`
+	Local     bool   `group:"local" help:"Run the whole system in this process just for this command."`
+	Engine    string `group:"local" enum:",ollama,llamacpp,standin" default:"" placeholder:"KIND" env:"TANDEM_ENGINE" help:"Engine for --local and dev: ollama, llamacpp or standin (default: an Ollama that has the model, else stand-ins)."`
+	EngineURL string `name:"engine-url" group:"local" env:"TANDEM_ENGINE_URL" placeholder:"URL" help:"Engine that runs already."`
+	ModelFile string `name:"model-file" group:"local" env:"TANDEM_MODEL_FILE" type:"path" placeholder:"FILE" help:"GGUF file for --engine llamacpp."`
 
-	JSON      bool             `name:"json" short:"j" group:"Output" help:"JSON on stdout."`
-	Quiet     bool             `short:"q" group:"Output" help:"No progress and no summaries."`
-	LogFormat string           `name:"log-format" group:"Output" env:"TANDEM_LOG_FORMAT" enum:"auto,text,json" default:"auto" placeholder:"FORMAT" help:"Log as text or json; auto is text on a terminal."`
-	Config    configFile       `group:"Output" env:"TANDEM_CONFIG" default:"${config}" placeholder:"FILE" help:"YAML file with any of these settings (default tandem/submitter.yaml in the user's configuration folder)."`
-	Version   kong.VersionFlag `name:"version" group:"Output" help:"Print the version."`
+	JSON      bool             `name:"json" short:"j" group:"output" help:"JSON on stdout."`
+	Quiet     bool             `short:"q" group:"output" help:"No progress and no summaries."`
+	LogFormat string           `name:"log-format" group:"output" env:"TANDEM_LOG_FORMAT" enum:"auto,text,json" default:"auto" placeholder:"FORMAT" help:"Log as text or json; auto is text on a terminal."`
+	Config    configFile       `group:"output" env:"TANDEM_CONFIG" default:"${config}" placeholder:"FILE" help:"YAML file with any of these settings (default tandem/submitter.yaml in the user's configuration folder)."`
+	Version   kong.VersionFlag `name:"version" group:"output" help:"Print the version."`
 }
 
 // configFile is a flag that loads the settings that the command line and the environment leave open.
@@ -101,9 +101,27 @@ func newParser(g *grammar, stdout, stderr io.Writer, exited *int) (*kong.Kong, e
 	return kong.New(g, kong.Name(name), kong.Description(about), kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { *exited = code }),
 		kong.Configuration(app.YAMLFile),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100, FlagsLast: true}),
-		kong.Help(helpPrinter),
+		kong.Help(printHelp),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "connection", Title: "Connection:"}, {Key: "local", Title: "Local system:"}, {Key: "output", Title: "Output:"},
+		}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		kong.Vars{"config": defaultConfig(), "version": app.VersionLine(name)})
+}
+
+// printHelp prints the help of a command without the settings that all commands have in common.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if ctx.Selected() == nil {
+		return kong.DefaultHelpPrinter(options, ctx)
+	}
+	for _, flag := range ctx.Model.Flags {
+		flag.Hidden = true
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(ctx.Stdout, "\nSettings of every command, such as --nats, --user, --local and --json: %s --help\n", name)
+	return err
 }
 
 // Main runs the command and returns its exit code. The first interrupt or SIGTERM ends the waiting

@@ -3,6 +3,7 @@ package submitter
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -31,6 +32,10 @@ type report struct {
 	JobsPerMinute     float64       `json:"jobs_per_minute"`
 	TokensPerSecond   float64       `json:"generated_tokens_per_second"`
 	Warnings          []string      `json:"warnings,omitempty"` // of the jobs, each once, with how many had it
+
+	models   map[string]*modelReport
+	warnings map[string]int // how many jobs had it
+	longest  float64        // seconds from accepted to finished of the slowest job
 }
 
 // modelReport is one row: a model's jobs of a batch.
@@ -53,50 +58,55 @@ type modelReport struct {
 	TotalSeconds           float64             `json:"total_seconds"` // of computing and transfer, without waiting
 }
 
-// newReport sums a batch up. wall is the time from the first submission to the last result; if it
-// is zero the longest of the jobs stands for it.
-func newReport(batch string, results []*jobs.Result, wall time.Duration) *report {
-	rep := &report{Batch: batch, Jobs: len(results), WallSeconds: wall.Seconds(), Baseline: baseline}
-	byModel := map[string]*modelReport{}
-	warnings := map[string]int{}
-	longest, generated := 0.0, 0
-	for _, r := range results {
-		m := byModel[r.Model]
-		if m == nil {
-			m = &modelReport{Model: r.Model, Methods: map[jobs.Method]int{}}
-			byModel[r.Model] = m
-		}
-		m.add(r)
-		for _, w := range r.Warnings {
-			warnings[w]++
-		}
-		if r.Status == jobs.Succeeded {
-			rep.Succeeded++
-		}
-		longest = max(longest, r.Timings.TotalSeconds)
-		generated += r.Usage.GeneratedTokens
+// newReport returns the report of a batch without any job yet.
+func newReport(batch string) *report {
+	return &report{Batch: batch, Baseline: baseline, models: map[string]*modelReport{}, warnings: map[string]int{}}
+}
+
+// add counts a job that has ended.
+func (rep *report) add(r *jobs.Result) {
+	m := rep.models[r.Model]
+	if m == nil {
+		m = &modelReport{Model: r.Model, Methods: map[jobs.Method]int{}}
+		rep.models[r.Model] = m
 	}
-	rep.Failed = rep.Jobs - rep.Succeeded
+	m.add(r)
+	rep.Jobs++
+	if r.Status == jobs.Succeeded {
+		rep.Succeeded++
+	} else {
+		rep.Failed++
+	}
+	for _, w := range r.Warnings {
+		rep.warnings[w]++
+	}
+	rep.longest = max(rep.longest, r.Timings.TotalSeconds)
+}
+
+// sum fills in what follows from all jobs. wall is the time from the first submission to the last
+// result; if it is zero, not all of them having been seen, the longest of the jobs stands for it.
+func (rep *report) sum(wall time.Duration) {
+	rep.WallSeconds = wall.Seconds()
 	if wall == 0 {
-		rep.WallSeconds = longest
+		rep.WallSeconds = rep.longest
 	}
-	for _, m := range byModel {
+	generated := 0
+	for _, name := range slices.Sorted(maps.Keys(rep.models)) {
+		m := rep.models[name]
 		m.PrefillTokensPerSecond = perSecond(m.PrefillComputed, m.PrefillSeconds)
 		m.DecodeTokensPerSecond = perSecond(m.GeneratedTokens, m.DecodeSeconds)
+		generated += m.GeneratedTokens
 		rep.SequentialSeconds += m.TotalSeconds
 		rep.Models = append(rep.Models, *m)
 	}
-	slices.SortFunc(rep.Models, func(a, b modelReport) int { return strings.Compare(a.Model, b.Model) })
 	if rep.WallSeconds > 0 {
 		rep.SpeedUp = rep.SequentialSeconds / rep.WallSeconds
 		rep.JobsPerMinute = float64(rep.Succeeded) / rep.WallSeconds * 60
 		rep.TokensPerSecond = perSecond(generated, rep.WallSeconds)
 	}
-	for w, n := range warnings {
-		rep.Warnings = append(rep.Warnings, fmt.Sprintf("%s (%d of %d jobs)", w, n, rep.Jobs))
+	for _, w := range slices.Sorted(maps.Keys(rep.warnings)) {
+		rep.Warnings = append(rep.Warnings, fmt.Sprintf("%s (%d of %d jobs)", w, rep.warnings[w], rep.Jobs))
 	}
-	slices.Sort(rep.Warnings)
-	return rep
 }
 
 func (m *modelReport) add(r *jobs.Result) {

@@ -1,0 +1,206 @@
+package submitter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+// dlqCmd looks after dead letters.
+type dlqCmd struct {
+	List   dlqListCmd   `cmd:"" default:"withargs" help:"List dead letters, oldest first."`
+	Show   dlqShowCmd   `cmd:"" help:"Show one; --json has all of it, the prompt too."`
+	Replay dlqReplayCmd `cmd:"" help:"Run jobs again; whoever awaits them gets the new result."`
+	Drop   dlqDropCmd   `cmd:"" help:"Remove dead letters for good."`
+}
+
+type dlqListCmd struct {
+	Batch string     `short:"b" placeholder:"NAME" help:"Of this batch only."`
+	Model string     `short:"m" placeholder:"NAME" help:"Of this model only."`
+	Stage jobs.Stage `enum:",prefill,decode,fallback" default:"" placeholder:"STAGE" help:"That this stage gave up: prefill, decode or fallback."`
+	Mine  bool       `help:"Of this user only."`
+}
+
+// letter is a dead letter as --json prints it.
+type letter struct {
+	JobID string `json:"job_id"`
+	Model string `json:"model"`
+	queue.DeadLetter
+}
+
+// Run lists the dead letters without any text of theirs.
+func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
+	filter := queue.LetterFilter{Batch: c.Batch, Stage: c.Stage}
+	var err error
+	if c.Model != "" {
+		if filter.Model, err = jobs.CanonicalModel(c.Model); err != nil {
+			return err
+		}
+	}
+	if c.Mine {
+		if filter.User, err = s.userName(); err != nil {
+			return err
+		}
+	}
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(textWriter(s.out), 0, 0, 2, ' ', 0)
+	count := 0
+	for l, err := range s.conn.DeadLetters(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		count++
+		if s.JSON {
+			brief := letter{l.JobID, l.Model, l.DeadLetter}
+			brief.Job, brief.Handover, brief.Raw = jobs.Job{}, nil, nil
+			if err := s.print(brief); err != nil {
+				return err
+			}
+			continue
+		}
+		if count == 1 {
+			fmt.Fprintln(table, "JOB\tSTAGE\tMODEL\tATTEMPTS\tBURIED\tREASON")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s: %s\n", l.JobID, l.Stage, l.Model, l.Attempts,
+			l.BuriedAt.Local().Format(time.DateTime), l.Code, oneLine(l.Message))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if count == 0 && !s.JSON {
+		s.say("no dead letters")
+	}
+	return nil
+}
+
+type dlqShowCmd struct {
+	Job string `arg:"" help:"Id of the job."`
+}
+
+// Run shows a dead letter, with the text of its prompt only as JSON.
+func (c *dlqShowCmd) Run(ctx context.Context, s *session) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	l, err := s.conn.DeadLetter(ctx, c.Job)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.print(letter{l.JobID, l.Model, l.DeadLetter})
+	}
+	j := &l.Job
+	text := len(j.System) + len(j.Prompt)
+	for _, m := range j.Messages {
+		text += len(m.Content)
+	}
+	out := tabwriter.NewWriter(textWriter(s.out), 0, 0, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"job", l.JobID}, {"custom id", j.CustomID}, {"user", j.User}, {"batch", j.Batch}, {"class", string(j.Class)}, {"model", l.Model},
+		{"prompt", fmt.Sprintf("%d bytes", text)}, {"stage", string(l.Stage)}, {"attempts", fmt.Sprint(l.Attempts)},
+		{"reason", string(l.Code) + ": " + oneLine(l.Message)}, {"given up by", l.Worker}, {"buried", l.BuriedAt.Local().Format(time.DateTime)},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(out, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	return out.Flush()
+}
+
+type dlqReplayCmd struct {
+	Job []string `arg:"" help:"Ids of the jobs."`
+}
+
+// Run replays and prints the new ids.
+func (c *dlqReplayCmd) Run(ctx context.Context, s *session) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	return s.eachJob(c.Job, func(id string) error {
+		replay, again, err := s.conn.Replay(ctx, id)
+		if err != nil {
+			return err
+		}
+		if s.JSON {
+			return s.print(map[string]any{"job_id": replay, "replay_of": id, "again": again})
+		}
+		if again {
+			s.say("%s was replayed before", id)
+		}
+		_, err = fmt.Fprintln(s.out, replay)
+		return err
+	})
+}
+
+type dlqDropCmd struct {
+	Job []string `arg:"" help:"Ids of the jobs."`
+}
+
+// Run drops dead letters.
+func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	return s.eachJob(c.Job, func(id string) error {
+		if err := s.conn.DropDeadLetter(ctx, id); err != nil {
+			return err
+		}
+		if s.JSON {
+			return s.print(map[string]string{"dropped": id})
+		}
+		s.say("dropped %s", id)
+		return nil
+	})
+}
+
+// oneLine keeps a message from breaking a table.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// purgeCmd removes a batch.
+type purgeCmd struct {
+	Batch string `short:"b" required:"" placeholder:"NAME" help:"The batch to remove."`
+	Yes   bool   `short:"y" help:"Do not ask."`
+}
+
+// Help says what is removed.
+func (purgeCmd) Help() string {
+	return "Removes the batch's results, dead letters and queued jobs from the server. Result files that were written stay."
+}
+
+// Run asks, unless told not to, and purges.
+func (c *purgeCmd) Run(ctx context.Context, s *session) error {
+	if !c.Yes {
+		if !isTerminal(s.in) {
+			return jobs.Errorf(jobs.CodeInvalid, "purge removes results for good and cannot ask here; say --yes")
+		}
+		fmt.Fprintf(s.err, "Remove all jobs, results and dead letters of batch %q? [y/N] ", inert(c.Batch))
+		var answer string
+		if _, err := fmt.Fscanln(s.in, &answer); err != nil && err != io.EOF {
+			answer = ""
+		}
+		if answer := strings.ToLower(answer); answer != "y" && answer != "yes" {
+			s.say("nothing was removed")
+			return nil
+		}
+	}
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	purged, err := s.client.PurgeBatch(ctx, c.Batch)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.print(purged)
+	}
+	s.say("%+v removed", purged)
+	return nil
+}

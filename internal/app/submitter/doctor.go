@@ -1,0 +1,236 @@
+package submitter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+// Bounds of what doctor calls well.
+const (
+	healthPatience = 5 * time.Second
+	skewLimit      = time.Second // deadlines compare the clocks of two machines
+)
+
+// doctorCmd checks the whole installation.
+type doctorCmd struct {
+	NoJob   bool          `name:"no-job" help:"Do not send a small job through each model."`
+	Timeout time.Duration `default:"2m" placeholder:"TIME" help:"How long each such job may take (default ${default})."`
+}
+
+// Help says what is checked.
+func (doctorCmd) Help() string {
+	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. Exit code 0: all well; 3: something to mend; 4: no NATS."
+}
+
+// finding is what one check came to.
+type finding struct {
+	Check  string `json:"check"`
+	Level  string `json:"level"` // ok, warning or failed
+	Detail string `json:"detail,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// The levels of findings.
+const (
+	levelOK      = "ok"
+	levelWarning = "warning"
+	levelFailed  = "failed"
+)
+
+// examination collects findings, telling each as it comes.
+type examination struct {
+	session  *session
+	findings []finding
+}
+
+func (e *examination) add(level, check, detail, remedy string) {
+	f := finding{check, level, detail, remedy}
+	e.findings = append(e.findings, f)
+	if e.session.JSON {
+		return
+	}
+	sign := map[string]string{levelOK: "ok  ", levelWarning: "WARN", levelFailed: "FAIL"}[level]
+	fmt.Fprintf(e.session.out, "%s  %s", sign, inert(check))
+	if detail != "" {
+		fmt.Fprintf(e.session.out, ": %s", inert(detail))
+	}
+	fmt.Fprintln(e.session.out)
+	if remedy != "" {
+		fmt.Fprintf(e.session.out, "      → %s\n", inert(remedy))
+	}
+}
+
+func (e *examination) ok(check, format string, args ...any) {
+	e.add(levelOK, check, fmt.Sprintf(format, args...), "")
+}
+
+// failed reports whether some check failed.
+func (e *examination) failed() bool {
+	return slices.ContainsFunc(e.findings, func(f finding) bool { return f.Level == levelFailed })
+}
+
+// Run checks link by link.
+func (c *doctorCmd) Run(ctx context.Context, s *session) error {
+	e := &examination{session: s}
+	err := c.examine(ctx, e)
+	if interrupted(ctx) {
+		return app.ErrInterrupted
+	}
+	if err != nil {
+		e.add(levelFailed, "NATS", err.Error(), "")
+	}
+	if s.JSON {
+		if err := s.print(map[string]any{"findings": e.findings}); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err != nil && jobs.CodeOf(err) == jobs.CodeNATS:
+		return &app.ExitError{Code: app.ExitUnreachable}
+	case e.failed():
+		return &app.ExitError{Code: app.ExitDegraded}
+	}
+	return nil
+}
+
+// examine checks everything; an error is what kept it from going on.
+func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
+	s := e.session
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	o, err := s.conn.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	e.ok("NATS", "%s at %s answers in %.1f ms; JetStream is on, max_payload %s", o.Server.Version, o.Server.URL, o.Server.RTTSeconds*1000, size(uint64(o.Server.MaxPayload)))
+	switch o.Server.Sync {
+	case queue.SyncAlways:
+		e.ok("durability", "every message is on the disk before it is acknowledged")
+	case queue.SyncInterval:
+		e.add(levelWarning, "durability", "the store is synced now and then only: a crash of the NATS machine loses acknowledged jobs", "set sync_interval: always in the jetstream part of the server's configuration")
+	default:
+		e.ok("durability", "this user may not ask; see that the server has sync_interval: always")
+	}
+	faults := faultsOf(o)
+	for _, f := range faults {
+		e.add(levelFailed, "installation", f.What, f.Remedy)
+	}
+	if len(faults) == 0 {
+		e.ok("streams", "all are there, configured as they should be")
+	}
+	for _, w := range o.Workers {
+		checkWorker(ctx, e, w)
+	}
+	if c.NoJob {
+		return nil
+	}
+	for _, m := range o.Models {
+		if serves(o, jobs.RoleDecode, m.Model) {
+			c.tryModel(ctx, e, m.Model, serves(o, jobs.RolePrefill, m.Model))
+		}
+	}
+	return nil
+}
+
+// checkWorker looks at a worker's clock and asks its HTTP API how it is.
+func checkWorker(ctx context.Context, e *examination, w queue.Presence) {
+	check := fmt.Sprintf("%s worker on %s for %s", w.Role, w.Machine, w.Model)
+	if w.State != queue.StateDown { // that one is a fault of the installation
+		e.ok(check, "%s, %s %s, %d of %d slots busy", w.State, w.Engine, w.EngineVersion, w.Busy, w.Slots)
+	}
+	if skew := time.Duration(w.SkewSeconds * float64(time.Second)); skew.Abs() > skewLimit {
+		e.add(levelWarning, check, fmt.Sprintf("its clock is %v off the NATS server's, and deadlines compare clocks", skew.Round(10*time.Millisecond)), "let NTP set the clocks of "+w.Machine+" and of the NATS machine")
+	}
+	if w.HTTP == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(w.HTTP)
+	if err != nil {
+		e.add(levelFailed, check, "its HTTP address is "+w.HTTP, "give --http host:port")
+		return
+	}
+	ip := net.ParseIP(host)
+	if ip != nil && ip.IsUnspecified() { // it listens on all of its addresses
+		host = w.Machine
+	}
+	address := net.JoinHostPort(host, port)
+	switch err := askHealth(ctx, address, w); {
+	case err == nil:
+		e.ok(check, "http://%s/health says the same", address)
+	case ip != nil && ip.IsLoopback():
+		e.ok(check, "its HTTP API is for its own machine only (%s)", w.HTTP)
+	default:
+		e.add(levelFailed, check, fmt.Sprintf("http://%s/health: %v", address, err), "see that the port is open between the machines, and that --http is an address of "+w.Machine)
+	}
+}
+
+// askHealth asks a worker's HTTP API, and makes sure that it is that worker which answers.
+func askHealth(ctx context.Context, address string, w queue.Presence) error {
+	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/health", nil)
+	if err != nil {
+		return err
+	}
+	direct := &http.Transport{DisableKeepAlives: true} // without any proxy
+	resp, err := direct.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var health struct {
+		Status  string     `json:"status"`
+		Model   string     `json:"model"`
+		Machine string     `json:"machine"`
+		Role    jobs.Stage `json:"role"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&health); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if health.Model != w.Model || health.Machine != w.Machine || health.Role != w.Role {
+		return fmt.Errorf("another answers: %s worker on %s for %s", health.Role, health.Machine, health.Model)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %q", health.Status)
+	}
+	return nil
+}
+
+// tryModel sends a small job through a model, end to end.
+func (c *doctorCmd) tryModel(ctx context.Context, e *examination, model string, prefilled bool) {
+	s := e.session
+	who, err := s.userName()
+	if err != nil {
+		e.add(levelFailed, "job for "+model, err.Error(), "")
+		return
+	}
+	wait, cancel := s.patience(ctx, c.Timeout)
+	defer cancel()
+	greedy, tokens := 0.0, 8
+	r, err := Generate(wait, s.client, &jobs.Job{
+		V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
+		Prompt: "Say hello.", Options: jobs.Options{Temperature: &greedy, NumPredict: &tokens}, Plan: s.plan(""),
+		SubmittedAt: time.Now().UTC(), Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
+	}, nil)
+	switch {
+	case err != nil:
+		e.add(levelFailed, "job for "+model, err.Error(), "see the logs of the model's workers")
+	case r.Status != jobs.Succeeded:
+		e.add(levelFailed, "job for "+model, problem(r), "see the logs of the model's workers")
+	case r.Method == jobs.MethodFallback && prefilled:
+		e.add(levelWarning, "job for "+model, r.Decision, "see the log of the model's prefill worker")
+	default:
+		e.ok("job for "+model, "%s", summary(r))
+	}
+}

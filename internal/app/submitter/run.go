@@ -1,0 +1,146 @@
+package submitter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+// run is the waiting for a batch: each result goes to its file, the progress and the report as it comes.
+type run struct {
+	session  *session
+	batch    string
+	models   []string
+	dir      *resultDir               // nil: results are not kept
+	each     func(*jobs.Result) error // called with each; may be nil
+	progress *progress
+	report   *report
+	resumed  bool
+}
+
+func newRun(s *session, batch string, models []string, total int) *run {
+	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: newReport(batch)}
+}
+
+// had takes a result that an earlier run has written.
+func (r *run) had(result *jobs.Result) {
+	r.resumed = true
+	r.progress.had(result)
+	r.report.add(result)
+}
+
+// await takes the results of the jobs as they come, until it has all.
+func (r *run) await(ctx context.Context, ids []string) error {
+	defer r.progress.stop()
+	stop := watchStages(ctx, r.session, r.progress, r.models)
+	defer stop()
+	for result, err := range r.session.client.AwaitBatch(ctx, r.batch, ids) {
+		if err != nil {
+			return err
+		}
+		if err := r.take(result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) take(result *jobs.Result) error {
+	if r.dir != nil {
+		if err := r.dir.write(result); err != nil {
+			return err
+		}
+	}
+	if r.each != nil {
+		if err := r.each(result); err != nil {
+			return err
+		}
+	}
+	r.report.add(result)
+	r.progress.result(result)
+	return nil
+}
+
+// stagesEvery is how often the user is told where the jobs are.
+const stagesEvery = 2 * time.Second
+
+// watchStages tells the progress where the jobs of the models are, until stop is called.
+func watchStages(ctx context.Context, s *session, p *progress, models []string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(stagesEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if o, err := s.conn.Inspect(ctx); err == nil { // else the next one may succeed
+				p.stage(stages(o, models))
+			}
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// stages sums up where the jobs of the models are, and says what they wait for in vain.
+func stages(o *queue.Overview, models []string) string {
+	var prefill, decode queue.Depth
+	var missing []string
+	for _, m := range o.Models {
+		if !slices.Contains(models, m.Model) {
+			continue
+		}
+		for _, c := range m.Classes {
+			prefill.Waiting, prefill.InFlight = prefill.Waiting+c.Prefill.Waiting, prefill.InFlight+c.Prefill.InFlight
+			decode.Waiting, decode.InFlight = decode.Waiting+c.Decode.Waiting, decode.InFlight+c.Decode.InFlight
+		}
+		if !serves(o, jobs.RoleDecode, m.Model) {
+			missing = append(missing, "no decode worker for "+m.Model)
+		}
+	}
+	text := fmt.Sprintf("prefill %d+%d, decode %d+%d (running+waiting)", prefill.InFlight, prefill.Waiting, decode.InFlight, decode.Waiting)
+	return strings.Join(append([]string{text}, missing...), " · ")
+}
+
+// finish prints the report.
+func (r *run) finish(skipped int) error {
+	wall := time.Since(r.progress.start)
+	if r.resumed {
+		wall = 0 // of which this run has seen but a part
+	}
+	r.report.sum(wall)
+	var err error
+	if r.session.JSON {
+		err = r.session.print(r.report)
+	} else {
+		err = r.report.writeTo(r.session.out)
+	}
+	if err != nil {
+		return err
+	}
+	if skipped > 0 {
+		fmt.Fprintf(r.session.err, "%s: %d broken lines were left out\n", name, skipped)
+	}
+	return r.verdict(skipped)
+}
+
+// verdict is the exit code: jobs that did not succeed, and lines that were left out, make it 3.
+func (r *run) verdict(skipped int) error {
+	if r.report.Failed > 0 || skipped > 0 {
+		return &app.ExitError{Code: app.ExitDegraded}
+	}
+	return nil
+}

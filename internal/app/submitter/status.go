@@ -1,0 +1,174 @@
+package submitter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+// statusCmd shows the installation at a glance.
+type statusCmd struct{}
+
+// Help says when it complains.
+func (statusCmd) Help() string {
+	return "Exit code 3 when something is missing or down, which is said; 4 when NATS cannot be reached."
+}
+
+// Run prints the overview, and fails if something is wrong.
+func (statusCmd) Run(ctx context.Context, s *session) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	o, err := s.conn.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	faults := faultsOf(o)
+	if s.JSON {
+		err = s.print(struct {
+			Degraded bool    `json:"degraded"`
+			Faults   []fault `json:"faults"`
+			*queue.Overview
+		}{len(faults) > 0, faults, o})
+	} else {
+		err = writeOverview(textWriter(s.out), o, faults)
+	}
+	if err == nil && len(faults) > 0 {
+		err = &app.ExitError{Code: app.ExitDegraded}
+	}
+	return err
+}
+
+// fault is something that keeps the installation from doing all its work, and what to do about it.
+type fault struct {
+	What   string `json:"what"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// faultsOf lists what is wrong. Dead letters are jobs' ends, not faults of the installation.
+func faultsOf(o *queue.Overview) []fault {
+	faults := []fault{}
+	add := func(what, remedy string) { faults = append(faults, fault{what, remedy}) }
+	for _, st := range o.Streams {
+		switch {
+		case st.Missing:
+			add("stream "+st.Name+" is missing", "start a worker, which creates it")
+		case st.Drift != "":
+			add(st.Drift, "")
+		case st.MaxMessages > 0 && st.Messages*10 >= uint64(st.MaxMessages)*9, st.MaxBytes > 0 && st.Bytes*10 >= uint64(st.MaxBytes)*9:
+			add(fmt.Sprintf("stream %s is nearly full: %d messages, %s", st.Name, st.Messages, size(st.Bytes)), "wait, or start more workers; at its limit it takes no more jobs")
+		}
+	}
+	if len(o.Models) == 0 {
+		add("no model is known", "start a prefill-worker and a decode-worker with --model")
+	}
+	for _, m := range o.Models {
+		if !serves(o, jobs.RolePrefill, m.Model) {
+			add("model "+m.Model+" has no live prefill worker, so its jobs run as fallback, slower", "start a prefill-worker --model "+m.Model)
+		}
+		if !serves(o, jobs.RoleDecode, m.Model) {
+			add("model "+m.Model+" has no live decode worker, so its jobs wait", "start a decode-worker --model "+m.Model)
+		}
+		if digests := digestsOf(o, m.Model); len(digests) > 1 {
+			add("model "+m.Model+" is not the same everywhere: "+strings.Join(digests, ", "), "pull the same version on all its machines")
+		}
+	}
+	for _, w := range o.Workers {
+		if w.State == queue.StateDown {
+			add(fmt.Sprintf("the engine of %s worker %s on %s is down: %s", w.Role, w.Worker, w.Machine, oneLine(w.Problem)), "start the engine on "+w.Machine)
+		}
+	}
+	return faults
+}
+
+// serves reports whether a live worker of the role serves the model.
+func serves(o *queue.Overview, role jobs.Stage, model string) bool {
+	return slices.ContainsFunc(o.Workers, func(p queue.Presence) bool { return p.Live() && p.Role == role && p.Model == model })
+}
+
+// digestsOf lists the different files that workers have under a model's name.
+func digestsOf(o *queue.Overview, model string) []string {
+	var digests []string
+	for _, w := range o.Workers {
+		if w.Model == model && w.ModelDigest != "" {
+			digests = append(digests, fmt.Sprintf("%.19s", w.ModelDigest))
+		}
+	}
+	slices.Sort(digests)
+	return slices.Compact(digests)
+}
+
+// writeOverview prints the tables for a person.
+func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "NATS %s at %s, sync %s\n", o.Server.Version, o.Server.URL, o.Server.Sync)
+	if len(o.Workers) > 0 {
+		fmt.Fprintln(w, "\nMACHINE\tROLE\tMODEL\tENGINE\tSTATE\tBUSY\tPREFILL TOK/S\tDECODE TOK/S\tHTTP\tWORKER")
+	}
+	for _, p := range o.Workers {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\n", p.Machine, p.Role, p.Model, strings.TrimSpace(p.Engine+" "+p.EngineVersion), p.State,
+			p.Busy, p.Slots, measured(p, "prefill_tokens_per_second"), measured(p, "decode_tokens_per_second"), p.HTTP, p.Worker)
+	}
+	if len(o.Models) > 0 {
+		fmt.Fprintln(w, "\nMODEL\tCLASS\tPREFILL WAITING\tIN FLIGHT\tDECODE WAITING\tIN FLIGHT")
+	}
+	for _, m := range o.Models {
+		for _, c := range m.Classes {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", m.Model, c.Class, c.Prefill.Waiting, c.Prefill.InFlight, c.Decode.Waiting, c.Decode.InFlight)
+		}
+	}
+	letters := uint64(0)
+	fmt.Fprintln(w, "\nSTREAM\tMESSAGES\tSIZE")
+	for _, st := range o.Streams {
+		if !st.Missing {
+			fmt.Fprintf(w, "%s\t%d\t%s\n", st.Name, st.Messages, size(st.Bytes))
+		}
+		if st.Name == queue.StreamDLQ {
+			letters = st.Messages
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if letters > 0 {
+		fmt.Fprintf(out, "\n%d dead letters: %s dlq list\n", letters, name)
+	}
+	for i, f := range faults {
+		if i == 0 {
+			fmt.Fprintln(out, "\ndegraded:")
+		}
+		fmt.Fprintf(out, "  %s\n", f.What)
+		if f.Remedy != "" {
+			fmt.Fprintf(out, "    → %s\n", f.Remedy)
+		}
+	}
+	return nil
+}
+
+// measured is a rate of a worker, as far as it has measured one.
+func measured(p queue.Presence, rate string) string {
+	if v := p.Rates[rate]; v > 0 {
+		return figure(v)
+	}
+	return "–"
+}
+
+// size writes a number of bytes.
+func size(n uint64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
