@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,9 +145,6 @@ func (cfg Config) options(ctx context.Context, onError nats.ErrHandler) ([]nats.
 	if err := readable("nkey", cfg.NKey); err != nil {
 		return nil, err
 	}
-	if err := readable("tls-ca", cfg.TLSCA); err != nil {
-		return nil, err
-	}
 	if cfg.Creds != "" {
 		opts = append(opts, nats.UserCredentials(cfg.Creds))
 	}
@@ -157,6 +156,13 @@ func (cfg Config) options(ctx context.Context, onError nats.ErrHandler) ([]nats.
 		opts = append(opts, nkey)
 	}
 	if cfg.TLSCA != "" {
+		pem, err := os.ReadFile(cfg.TLSCA)
+		if err != nil {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "tls-ca: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "tls-ca: %s holds no PEM certificate", cfg.TLSCA)
+		}
 		opts = append(opts, nats.RootCAs(cfg.TLSCA))
 	}
 	return opts, nil

@@ -87,6 +87,17 @@ func consumerSettings() []setting[jetstream.ConsumerConfig] {
 	}
 }
 
+// option writes the flag that sets the value. The nats CLI knows --x and --no-x, not --x=false.
+func (s setting[C]) option(value string) string {
+	switch value {
+	case "true":
+		return s.flag
+	case "false":
+		return "--no-" + strings.TrimPrefix(s.flag, "--")
+	}
+	return s.flag + "=" + value
+}
+
 func sorted(names []string) string {
 	names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
 	slices.Sort(names)
@@ -103,7 +114,7 @@ func differences[C any](settings []setting[C], have, want C) (drifts []Drift, ed
 			continue
 		}
 		drifts = append(drifts, Drift{s.field, h, w})
-		edit = append(edit, s.flag+"="+w)
+		edit = append(edit, s.option(w))
 		fixed = fixed || s.flag == ""
 	}
 	if fixed {

@@ -49,8 +49,6 @@ func (cfg Config) connectError(err error) error {
 		return say("shows a certificate for another name; use the name that it is for")
 	case errors.Is(err, nats.ErrNkeysNotSupported):
 		return say("knows no nkeys; %s", cfg.credentials())
-	case strings.Contains(err.Error(), "parsing rootCA"):
-		return jobs.Errorf(jobs.CodeInvalid, "tls-ca: %s holds no PEM certificate", cfg.TLSCA)
 	}
 	return say("cannot be reached; see that the server runs and that --nats (TANDEM_NATS) is its address")
 }
