@@ -73,8 +73,7 @@ engines:
 	@command -v ollama >/dev/null || tools/needs.sh cc c++
 	scripts/engines.sh >/dev/null
 
-# The NATS client for JavaScript, for the test of docs/PROTOCOL.md.
+# Node, for the test of docs/PROTOCOL.md, which has npm fetch the NATS client for JavaScript itself.
 .PHONY: jsclient
 jsclient:
 	@tools/needs.sh node npm
-	@[ ! -f test/jsclient/package-lock.json ] || npm --prefix test/jsclient ci --no-audit --no-fund --silent

@@ -3,6 +3,7 @@
 package jsclient
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"tandem/internal/app"
 	"tandem/internal/jobs"
@@ -93,7 +95,9 @@ func startSystem(t *testing.T) (natsURL string) {
 // grade runs the grader and returns what it printed, by step.
 func grade(t *testing.T, natsURL string) map[string]step {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "grader.mjs", standin.CodeModel)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "grader.mjs", standin.CodeModel)
 	cmd.Env = append(os.Environ(), "TANDEM_NATS="+natsURL)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
