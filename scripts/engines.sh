@@ -98,14 +98,16 @@ find_ollama() {
 }
 
 build_ollama() {
-  local work
+  local work compiler
   local other="or install Ollama $ollama_min or newer (macOS: brew install ollama) and have it in PATH or name it in TANDEM_OLLAMA"
   command -v go >/dev/null || die "no ollama >= $ollama_min in PATH or Homebrew, and no go to build one" "install Go" "$other"
-  command -v "${CC:-$(go env CC)}" >/dev/null || die "no ollama >= $ollama_min in PATH or Homebrew, and no C compiler to build one" \
-    "install gcc or clang (Debian: apt-get install gcc libc6-dev g++; macOS: xcode-select --install)" "$other"
+  for compiler in "$(go env CC)" "$(go env CXX)"; do # its link needs the C++ library
+    command -v "${compiler%% *}" >/dev/null || die "no ollama >= $ollama_min in PATH or Homebrew, and no $compiler to build one" \
+      "install a C and a C++ compiler (Debian: apt-get install gcc g++ libc6-dev; macOS: xcode-select --install)" "$other"
+  done
   say "building ollama $ollama_build with go install (one to three minutes, once)"
   work=$(mktemp -d "$cache/tmp.ollama.$$.XXXXXX")
-  # -O0 is for the C half only (an SQLite that `ollama serve` never opens): it saves a minute.
+  # -O0 is for the C half only, an SQLite that `ollama serve` never opens: it saves a minute of compiling.
   # Our own GOFLAGS: the caller's are meant for its own build. -modcacherw lets a temporary HOME be removed.
   (cd "$work" && logged "$work/log" env -u GOOS -u GOARCH CGO_ENABLED=1 CGO_CFLAGS=-O0 CGO_CXXFLAGS=-O0 GOFLAGS=-modcacherw GOBIN="$work" \
     go install -ldflags "-s -w -X github.com/ollama/ollama/version.Version=$ollama_build" "github.com/ollama/ollama@v$ollama_build") ||
@@ -161,6 +163,7 @@ get_llama() {
 debian_mirrors() {
   local codename="" os=/etc/os-release
   [ -r $os ] && codename=$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}")
+  # shellcheck disable=SC2016 # apt-get, not the shell, replaces these names
   apt-get indextargets --no-release-info --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
     awk -v codename="$codename" '$2 == "main" && ($1 == codename || $1 ~ /^(stable|testing|unstable|sid)$/) && !seen[$3]++ { print $3 }'
 }
@@ -275,7 +278,7 @@ probe_model() {
 gguf_string() { le 8 ${#1}; printf %s "$1"; }
 le() { # le BYTES NUMBER: little-endian
   local i n=$2
-  for ((i = 0; i < $1; i++)); do printf "\\x$(printf %02x $((n & 255)))"; n=$((n >> 8)); done
+  for ((i = 0; i < $1; i++)); do printf %b "\\x$(printf %02x $((n & 255)))"; n=$((n >> 8)); done
 }
 
 # ---- both -----------------------------------------------------------------------------------------------
