@@ -10,7 +10,9 @@
 set -euo pipefail
 
 readonly ollama_min=0.34.0 ollama_build=0.34.0
-readonly cache="${TANDEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tandem}/engines"
+cache="${TANDEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tandem}/engines"
+case $cache in /*) ;; *) cache="$PWD/$cache" ;; esac
+readonly cache
 readonly archive_keys=/usr/share/keyrings/debian-archive-keyring.gpg # every Debian has it, with the keys of its day
 readonly brews="/opt/homebrew/bin /usr/local/bin /home/linuxbrew/.linuxbrew/bin"
 
@@ -45,6 +47,7 @@ publish() { rm -rf "$2" && mv "$1" "$2"; }
 lock() {
   local link="$cache/$1.lock" owner said=""
   until ln -s $$ "$link" 2>/dev/null; do
+    [ -w "$cache" ] || die "cannot write to the cache folder $cache" "make it writable, or name another one in TANDEM_CACHE"
     owner=$(readlink "$link" || true)
     if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then rm -rf "$link" "$cache/tmp.$1.$owner".*; continue; fi
     [ -n "$said" ] || { say "waiting for process $owner, which is preparing $1"; said=1; }
@@ -57,7 +60,7 @@ have() {
   local find=$1 get=$2
   name=$3 # not local: the trap runs after the function
   if "$find" >/dev/null; then return; fi
-  mkdir -p "$cache"
+  mkdir -p "$cache" || die "cannot make the cache folder $cache" "name one that can be made in TANDEM_CACHE"
   lock "$name"
   trap 'rm -rf "$cache/$name.lock" "$cache/tmp.$name.$$".*' EXIT
   "$find" >/dev/null || "$get"

@@ -32,7 +32,7 @@ func Models() map[string]tinymodel.Spec {
 // ~/.cache/tandem. scripts/engines.sh uses the same.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("TANDEM_CACHE"); dir != "" {
-		return dir, nil
+		return filepath.Abs(dir)
 	}
 	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
 		return filepath.Join(dir, "tandem"), nil
