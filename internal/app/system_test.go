@@ -1,0 +1,397 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/natsembed"
+	"tandem/internal/natsembed/natstest"
+	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const model = "qwen3-coder:30b"
+
+// quick makes lost workers noticed in about two seconds.
+var quick = queue.Timing{
+	AckWait: 2 * time.Second, InProgressEvery: 400 * time.Millisecond, Beat: 300 * time.Millisecond,
+	PresenceTTL: 1500 * time.Millisecond, DeadlineGrace: 200 * time.Millisecond, CancelWait: 2 * time.Second,
+}
+
+// system is a NATS server of the test's own and a grader's connection to it.
+type system struct {
+	t      *testing.T
+	nats   *natsembed.Server
+	client *queue.Client
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	s := &system{t: t, nats: natstest.Start(t, natsembed.Options{Dir: t.TempDir()})}
+	c, err := queue.Connect(t.Context(), queue.Config{URL: s.nats.URL(), Name: "test", Timing: quick, Log: logTo(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := c.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.client = queue.NewClient(c, "grader")
+	return s
+}
+
+func logTo(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// running is a worker that runs until it is stopped.
+type running struct {
+	*app.Worker
+	stop func() // drains
+}
+
+// worker starts a worker on an engine; change may alter its flags.
+func (s *system) worker(role jobs.Stage, engineURL string, change ...func(*app.WorkerFlags)) *running {
+	s.t.Helper()
+	flags := app.WorkerFlags{
+		NATS: s.nats.URL(), Model: model, Engine: "ollama", EngineURL: engineURL, Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
+		Machine: "test-" + string(role), StateDir: s.t.TempDir(), StartTimeout: 5 * time.Second, DrainLimit: 10 * time.Second,
+	}
+	for _, f := range change {
+		f(&flags)
+	}
+	w, err := app.StartWorker(s.t.Context(), app.WorkerConfig{Role: role, Flags: flags, Timing: quick, Log: logTo(s.t)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	r := &running{Worker: w}
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("%s worker ended with %v", role, err)
+		}
+	}
+	s.t.Cleanup(r.stop)
+	s.waitForWorkers(func(list []queue.Presence) bool {
+		for _, p := range list {
+			if p.Worker == w.ID() {
+				return true
+			}
+		}
+		return false
+	})
+	return r
+}
+
+// waitForWorkers waits until the list of present workers is as wanted.
+func (s *system) waitForWorkers(wanted func([]queue.Presence) bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list, err := s.client.Workers(ctx)
+		if err == nil && wanted(list) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.t.Fatalf("workers are not as wanted: %+v, %v", list, err)
+		}
+	}
+}
+
+func (s *system) job(prompt string) *jobs.Job {
+	zero, n := 0.0, 16
+	return &jobs.Job{
+		V: jobs.Version, ID: jobs.NewID(), User: "grader", Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
+		Prompt: prompt, Options: jobs.Options{Temperature: &zero, NumPredict: &n}, SubmittedAt: time.Now().UTC(),
+	}
+}
+
+func (s *system) submit(j *jobs.Job) *jobs.Job {
+	s.t.Helper()
+	if err := s.client.Submit(s.t.Context(), j, queue.SubmitOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	return j
+}
+
+// await returns the result of a job within half a minute.
+func (s *system) await(j *jobs.Job) *jobs.Result {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := s.client.Await(ctx, j.ID)
+	if err != nil {
+		s.t.Fatalf("await: %v", err)
+	}
+	return r
+}
+
+// empty fails the test unless nothing is left in the queue.
+func (s *system) empty() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		o, err := s.client.Inspect(ctx)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		left := uint64(0)
+		for _, stream := range o.Streams {
+			if stream.Name == queue.StreamIntake || stream.Name == queue.StreamRelay {
+				left += stream.Messages
+			}
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.t.Fatalf("%d messages are left in the queue", left)
+		}
+	}
+}
+
+func fake(t *testing.T) *ollamatest.Server {
+	return ollamatest.Start(t, ollamatest.Options{Model: model, Digest: "sha256:same"})
+}
+
+func TestJobGoesThroughBothMachines(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	prefill, decode := s.worker(jobs.RolePrefill, p.URL()), s.worker(jobs.RoleDecode, d.URL())
+	r := s.await(s.submit(s.job("x <- mean(df$price)")))
+	if r.Status != jobs.Succeeded || r.Method != jobs.MethodDisaggregated || r.Text == "" || len(r.Warnings) != 0 {
+		t.Errorf("%s by %s, warnings %q, text of %d bytes", r.Status, r.Method, r.Warnings, len(r.Text))
+	}
+	if r.Servers.Prefill != "test-prefill/"+prefill.ID() || r.Servers.Decode != "test-decode/"+decode.ID() {
+		t.Errorf("servers %+v", r.Servers)
+	}
+	if r.Attempts.Prefill != 1 || r.Attempts.Decode != 1 || r.Usage.PromptTokens == 0 || r.Usage.PrefillComputed == 0 ||
+		r.Timings.TotalSeconds <= 0 || r.Provenance.Engine != "ollama" || !strings.Contains(r.Decision, "nothing was saved") {
+		t.Errorf("result %+v", r)
+	}
+	s.empty()
+}
+
+func TestPrefillThatFailsTwiceFallsBack(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	s.worker(jobs.RolePrefill, p.URL())
+	s.worker(jobs.RoleDecode, d.URL())
+
+	p.Fail(ollamatest.OutOfMemory, 1)
+	if r := s.await(s.submit(s.job("one failure"))); r.Method != jobs.MethodDisaggregated || r.Attempts.Prefill != 2 {
+		t.Errorf("after one failure: %s with %d attempts; want a retry that succeeds", r.Method, r.Attempts.Prefill)
+	}
+	p.Fail(ollamatest.OutOfMemory, 2)
+	r := s.await(s.submit(s.job("two failures")))
+	if r.Method != jobs.MethodFallback || r.Warnings[0] != "Using fallback mode - slower performance" || r.Attempts.Prefill != 2 {
+		t.Errorf("after two failures: %s, warnings %q, %d attempts", r.Method, r.Warnings, r.Attempts.Prefill)
+	}
+	if !strings.Contains(r.Decision, "prefill failed twice") {
+		t.Errorf("decision %q does not say why", r.Decision)
+	}
+	s.empty()
+}
+
+func TestNoPrefillWorkerFallsBack(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	prefill := s.worker(jobs.RolePrefill, p.URL())
+	prefill.stop()
+	s.worker(jobs.RoleDecode, d.URL())
+	r := s.await(s.submit(s.job("nobody prefills")))
+	if r.Method != jobs.MethodFallback || len(r.Warnings) != 1 || r.Warnings[0] != jobs.WarnFallback {
+		t.Errorf("%s, warnings %q", r.Method, r.Warnings)
+	}
+
+	s.worker(jobs.RolePrefill, p.URL()) // is back
+	if r := s.await(s.submit(s.job("somebody prefills again"))); r.Method != jobs.MethodDisaggregated {
+		t.Errorf("with a prefill worker again: %s", r.Method)
+	}
+}
+
+func TestPrefillEngineThatDiesIsTakenOver(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	s.worker(jobs.RolePrefill, p.URL())
+	s.worker(jobs.RoleDecode, d.URL())
+	p.Down()
+	r := s.await(s.submit(s.job("the engine is gone")))
+	if r.Status != jobs.Succeeded || r.Method != jobs.MethodFallback {
+		t.Errorf("%s by %s", r.Status, r.Method)
+	}
+	s.waitForWorkers(func(list []queue.Presence) bool {
+		for _, w := range list {
+			if w.Role == jobs.RolePrefill {
+				return w.State == "down" && strings.Contains(w.Problem, p.URL())
+			}
+		}
+		return false
+	})
+	p.Up(t)
+	s.waitForWorkers(func(list []queue.Presence) bool {
+		for _, w := range list {
+			if w.Role == jobs.RolePrefill {
+				return w.State == "ready"
+			}
+		}
+		return false
+	})
+	if r := s.await(s.submit(s.job("the engine is back"))); r.Method != jobs.MethodDisaggregated {
+		t.Errorf("with the engine back: %s", r.Method)
+	}
+}
+
+func TestDecodeWorkerGone(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	s.worker(jobs.RolePrefill, p.URL())
+	decode := s.worker(jobs.RoleDecode, d.URL())
+	decode.stop()
+	j := s.submit(s.job("nobody decodes"))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := s.client.Await(ctx, j.ID)
+	if err == nil || !strings.Contains(err.Error(), "Decode server unavailable - request failed") || jobs.CodeOf(err) != jobs.CodeDecodeMissing {
+		t.Errorf("the caller was told %v", err)
+	}
+	s.worker(jobs.RoleDecode, d.URL()) // is back
+	if r := s.await(j); r.Status != jobs.Succeeded {
+		t.Errorf("after the worker returned: %s", r.Status)
+	}
+	s.empty()
+}
+
+func TestJobWhoseEngineAlwaysFails(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	s.worker(jobs.RolePrefill, p.URL())
+	s.worker(jobs.RoleDecode, d.URL())
+	p.Fail(ollamatest.OutOfMemory, 2)
+	d.Fail(ollamatest.ErrorLine, 3)
+	j := s.submit(s.job("cursed"))
+	r := s.await(j)
+	if r.Status != jobs.Failed || r.Error.Code != jobs.CodeAttempts || r.Attempts.Prefill != 2 || r.Attempts.Decode != 3 {
+		t.Errorf("%s, error %+v, attempts %+v", r.Status, r.Error, r.Attempts)
+	}
+	letter, err := s.client.DeadLetter(t.Context(), j.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if letter.Code != jobs.CodeAttempts || letter.Job.Prompt != "cursed" || letter.Message == "" {
+		t.Errorf("dead letter: %s %q", letter.Code, letter.Message)
+	}
+	if _, _, err := s.client.Replay(t.Context(), j.ID); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.await(j); r.Status != jobs.Succeeded || r.ReplayOf != j.ID {
+		t.Errorf("replay: %s, replay of %s", r.Status, r.ReplayOf)
+	}
+	s.empty()
+}
+
+func TestPermanentErrorsAreNotTriedAgain(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	small := func(f *app.WorkerFlags) { f.NumCtx = 256 }
+	s.worker(jobs.RolePrefill, p.URL(), small)
+	s.worker(jobs.RoleDecode, d.URL(), small)
+	r := s.await(s.submit(s.job(strings.Repeat("word ", 2000))))
+	if r.Status != jobs.Failed || r.Error.Code != jobs.CodeContextOverflow || !strings.Contains(r.Error.Message, "256") {
+		t.Errorf("%s, error %+v; want context_overflow naming both numbers", r.Status, r.Error)
+	}
+	if r.Attempts.Prefill != 1 || len(d.Generations()) != 0 {
+		t.Errorf("%d attempts, %d generations on the decode side; want one and none", r.Attempts.Prefill, len(d.Generations()))
+	}
+}
+
+func TestNATSRestartsInTheMiddleOfABatch(t *testing.T) {
+	s := newSystem(t)
+	p := ollamatest.Start(t, ollamatest.Options{Model: model, PerToken: time.Millisecond})
+	d := ollamatest.Start(t, ollamatest.Options{Model: model, PerToken: time.Millisecond})
+	s.worker(jobs.RolePrefill, p.URL())
+	s.worker(jobs.RoleDecode, d.URL())
+	const n = 20
+	var ids []string
+	for i := range n {
+		j := s.job(fmt.Sprintf("job number %d of a batch", i))
+		j.Batch, j.Class = "b", jobs.Batch
+		ids = append(ids, s.submit(j).ID)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	seen := map[string]bool{}
+	for r, err := range s.client.AwaitBatch(ctx, "b", ids) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status != jobs.Succeeded || seen[r.JobID] {
+			t.Errorf("job %s: %s, seen before: %v", r.JobID, r.Status, seen[r.JobID])
+		}
+		if seen[r.JobID] = true; len(seen) == 3 {
+			if err := s.nats.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d results, want %d", len(seen), n)
+	}
+	s.empty()
+}
+
+func TestHTTPSharesTheSlotsWithTheQueue(t *testing.T) {
+	s, p := newSystem(t), fake(t)
+	d := ollamatest.Start(t, ollamatest.Options{Model: model, Slots: 2})
+	s.worker(jobs.RolePrefill, p.URL())
+	decode := s.worker(jobs.RoleDecode, d.URL())
+	d.Fail(ollamatest.HangMid, 1)
+	answer := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, err := post(ctx, "http://"+decode.Addr()+"/generate", `{"prompt": "def fibonacci(n):", "max_tokens": 8}`)
+		answer <- err
+	}()
+	if err := d.WaitRunning(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	j := s.submit(s.job("waits for the slot"))
+	brief, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if _, err := s.client.Await(brief, j.ID); jobs.CodeOf(err) != jobs.CodeTimeout {
+		t.Errorf("while the only slot is taken over HTTP, the job's await says %v; want a timeout", err)
+	}
+	cancel() // the HTTP client goes away
+	if err := <-answer; !errors.Is(err, context.Canceled) {
+		t.Errorf("the HTTP call ended with %v", err)
+	}
+	if r := s.await(j); r.Status != jobs.Succeeded {
+		t.Errorf("job after the slot was free: %s", r.Status)
+	}
+	if d.Peak() != 1 {
+		t.Errorf("%d generations at once on one slot", d.Peak())
+	}
+}
