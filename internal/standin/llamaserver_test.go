@@ -1,14 +1,8 @@
 package standin_test
 
 import (
-	"bytes"
-	"fmt"
-	"net"
-	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
@@ -26,10 +20,9 @@ The chart lacks axis labels, although the title is informative. In the written a
 `
 
 func TestLlamaServerLoadsBothTokenizers(t *testing.T) {
-	engines := standintest.Engines(t)
 	for tok, prefix := range map[tinymodel.Tokenizer]string{tinymodel.BPE: "", tinymodel.SentencePiece: " "} {
 		t.Run(string(tok), func(t *testing.T) {
-			url := startLlamaServer(t, engines.LlamaServer, standintest.ModelFile(t, tinymodel.Tiny(tok)))
+			url := standintest.StartLlamaServer(t, tinymodel.Tiny(tok))
 			tokenize := func(text string) []int {
 				var a struct{ Tokens []int }
 				post(t, url+"/tokenize", map[string]any{"content": text}, &a)
@@ -54,48 +47,5 @@ func TestLlamaServerLoadsBothTokenizers(t *testing.T) {
 				t.Errorf("sampled %d tokens: %q, want 200 of printable ASCII", len(a.Tokens), a.Content)
 			}
 		})
-	}
-}
-
-// startLlamaServer starts a server that ends with the test and returns its address once the model is loaded.
-func startLlamaServer(t *testing.T, program, model string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	var log bytes.Buffer
-	cmd := exec.Command(program, "--model", model, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "-c", "2048", "-np", "1", "-t", "1", "-fa", "on")
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-exited
-	})
-	url := fmt.Sprintf("http://127.0.0.1:%d", port)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
-	for {
-		if resp, err := http.Get(url + "/health"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return url
-			}
-		}
-		select {
-		case <-tick.C:
-		case err := <-exited:
-			exited <- err
-			t.Fatalf("llama-server ended: %v\n%s", err, &log)
-		case <-deadline:
-			t.Fatal("llama-server did not load the model within 30 s")
-		}
 	}
 }

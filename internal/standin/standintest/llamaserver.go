@@ -1,0 +1,58 @@
+package standintest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"testing"
+	"time"
+
+	"tandem/internal/tinymodel"
+)
+
+// StartLlamaServer starts a llama-server with one slot of 8192 tokens and one thread, which ends with
+// the test, and returns its address once the model is loaded.
+func StartLlamaServer(t testing.TB, spec tinymodel.Spec) string {
+	t.Helper()
+	program, model := Engines(t).LlamaServer, ModelFile(t, spec)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	var log bytes.Buffer
+	cmd := exec.Command(program, "--model", model, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "-c", "8192", "-np", "1", "-t", "1", "-fa", "on")
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+	})
+	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for {
+		if resp, err := http.Get(url + "/health"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return url
+			}
+		}
+		select {
+		case <-tick.C:
+		case err := <-exited:
+			exited <- err
+			t.Fatalf("llama-server ended: %v\n%s", err, &log)
+		case <-deadline:
+			t.Fatal("llama-server did not load the model within 30 s")
+		}
+	}
+}
