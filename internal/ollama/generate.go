@@ -2,6 +2,7 @@ package ollama
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -92,81 +93,80 @@ func (e *Engine) generate(ctx context.Context, doing string, req engine.Request,
 	if err := e.check(req); err != nil {
 		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
 	}
-	within, cancel := context.WithCancel(ctx) // closes the connection, whatever happens
-	defer cancel()
-
-	path := pathGenerate
-	if len(w.Messages) > 0 {
-		path = pathChat
-	}
-	start := time.Now()
-	resp, err := e.client.post(within, path, w)
-	if err != nil {
-		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
-	}
-	defer resp.Body.Close()
-
-	r := receiver{start: start, req: req, emit: emit}
-	last, err := readStream(resp.Body, func(a answer) error {
-		if ctx.Err() != nil { // lines that were buffered do not outlive the request
-			return context.Cause(ctx)
+	within, stop := context.WithCancelCause(ctx) // ended by the caller, or by emit
+	defer stop(nil)
+	c, last, err := e.receive(within, req, w, func(text, thinking string) {
+		if err := emit(text, thinking); err != nil {
+			stop(err)
 		}
-		return r.take(a)
 	})
 	switch {
-	case r.stopped != nil:
-		return engine.Completion{}, nil, r.stopped
+	case ctx.Err() != nil: // first, since within learns of it a little later
+		if errors.Is(context.Cause(ctx), jobs.ErrStalled) {
+			e.restart(ctx)
+		}
+		return engine.Completion{}, nil, context.Cause(ctx)
+	case within.Err() != nil:
+		return engine.Completion{}, nil, context.Cause(within)
 	case err == nil && last.DoneReason != "stop" && last.DoneReason != "length":
 		err = jobs.Errorf(jobs.CodeEngineFailed, "done_reason is neither stop nor length: Ollama generated nothing")
 	}
 	if err != nil {
 		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
 	}
-	// A connection can be used again once its end was read.
-	patience := time.AfterFunc(drainTime, cancel)
-	_, _ = io.CopyN(io.Discard, resp.Body, maxError)
-	patience.Stop()
-
-	c := r.completion(last)
 	e.log.Debug("ollama answered", "for", doing, "model", e.model, "prompt_tokens", c.PromptTokens, "cached", c.CachedTokens,
-		"generated", c.GeneratedTokens, "finish", c.FinishReason, "seconds", time.Since(start).Seconds())
+		"generated", c.GeneratedTokens, "finish", c.FinishReason)
 	return c, last.Context, nil
 }
 
-// receiver gathers the pieces of an answer.
-type receiver struct {
-	start          time.Time
-	req            engine.Request
-	emit           engine.Emit
-	text, thinking strings.Builder
-	first          time.Duration // until the first piece
-	stopped        error         // what emit returned
-}
+// receive sends a request and gathers its answer, line by line. Once the context has ended, lines
+// are read but no longer given to emit; see leave.
+func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, emit func(text, thinking string)) (c engine.Completion, last answer, err error) {
+	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	heard, wait := leave(ctx, connected.Done(), hangUp)
+	defer wait()
+	defer hangUp()
 
-func (r *receiver) take(a answer) error {
-	if r.req.Progress != nil {
-		r.req.Progress()
+	path := pathGenerate
+	if len(w.Messages) > 0 {
+		path = pathChat
 	}
-	text, thinking := a.text()
-	if (text != "" || thinking != "") && r.first == 0 {
-		r.first = time.Since(r.start)
+	start := time.Now()
+	resp, err := e.client.post(connected, path, w)
+	if err != nil {
+		return c, last, err
 	}
-	r.thinking.WriteString(thinking)
-	r.text.WriteString(text)
-	if thinking != "" && r.stopped == nil {
-		r.stopped = r.emit("", thinking)
-	}
-	if text != "" && r.stopped == nil {
-		r.stopped = r.emit(text, "")
-	}
-	return r.stopped
-}
+	defer resp.Body.Close()
 
-func (r *receiver) completion(last answer) engine.Completion {
-	return engine.Completion{
-		Text: r.text.String(), Thinking: r.thinking.String(), FinishReason: last.DoneReason,
-		PromptTokens: last.PromptEvalCount, CachedTokens: last.cached(), ComputedTokens: last.PromptEvalCount - last.cached(),
-		GeneratedTokens: last.EvalCount, PrefillDuration: last.PromptEvalDuration, DecodeDuration: last.EvalDuration,
-		FirstToken: r.first,
+	var text, thinking strings.Builder
+	last, err = readStream(resp.Body, func(a answer) {
+		heard()
+		if req.Progress != nil {
+			req.Progress()
+		}
+		said, thought := a.text()
+		if said+thought != "" && c.FirstToken == 0 {
+			c.FirstToken = time.Since(start)
+		}
+		text.WriteString(said)
+		thinking.WriteString(thought)
+		if thought != "" && ctx.Err() == nil {
+			emit("", thought)
+		}
+		if said != "" && ctx.Err() == nil {
+			emit(said, "")
+		}
+	})
+	if err != nil {
+		return c, last, err
 	}
+	// The connection can be used again once its end was read.
+	patience := time.AfterFunc(drainTime, hangUp)
+	_, _ = io.CopyN(io.Discard, resp.Body, maxError)
+	patience.Stop()
+
+	c.Text, c.Thinking, c.FinishReason = text.String(), thinking.String(), last.DoneReason
+	c.PromptTokens, c.CachedTokens, c.ComputedTokens = last.PromptEvalCount, last.cached(), last.PromptEvalCount-last.cached()
+	c.GeneratedTokens, c.PrefillDuration, c.DecodeDuration = last.EvalCount, last.PromptEvalDuration, last.EvalDuration
+	return c, last, nil
 }

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,9 @@ func (e *Engine) look(ctx context.Context) (description, error) {
 		return d, err
 	}
 	m, d.loaded = find(running.Models)
+	if i := slices.IndexFunc(running.Models, func(r listed) bool { return r.Digest == d.digest }); !d.loaded && i >= 0 {
+		m, d.loaded = running.Models[i], true // loaded under another of its names
+	}
 	d.context = m.Context
 	return d, nil
 }

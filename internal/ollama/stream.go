@@ -67,9 +67,8 @@ func (a answer) check() error {
 }
 
 // readStream reads NDJSON lines, hands each to the function, and returns the one that is marked as
-// done. An error line, an end without that mark, anything that is not such a line, and an error of
-// the function are errors.
-func readStream(r io.Reader, each func(answer) error) (answer, error) {
+// done. An error line, an end without that mark, and anything that is not such a line are errors.
+func readStream(r io.Reader, each func(answer)) (answer, error) {
 	limited := &io.LimitedReader{R: r, N: maxAnswer}
 	lines := bufio.NewScanner(limited)
 	lines.Buffer(make([]byte, 0, 4096), maxLine)
@@ -89,9 +88,7 @@ func readStream(r io.Reader, each func(answer) error) (answer, error) {
 		if a.Error != "" {
 			return answer{}, readRefusal(200, lines.Bytes())
 		}
-		if err := each(a); err != nil {
-			return answer{}, err
-		}
+		each(a)
 		if a.Done {
 			return a, a.check()
 		}

@@ -149,6 +149,10 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, t
 	if err != nil {
 		return
 	}
+	if fault == LoseSlot {
+		<-ctx.Done()
+		return
+	}
 	cached := s.cached(n, list)
 	defer s.change(func() { s.slots[n].busy = false })
 

@@ -21,6 +21,8 @@ const (
 	Redirect    Fault = "307 to another path"
 	Rubbish     Fault = "200 with a page of HTML"
 
+	LoseSlot Fault = "hang, and the slot stays taken when the client leaves, until the model is unloaded"
+
 	HangMid     Fault = "hang in the middle of the stream"
 	ErrorLine   Fault = "error line after 200"
 	CloseEarly  Fault = "stream that ends without done"

@@ -1,0 +1,217 @@
+// Package enginetest is the conformance suite that every engine passes: [Run] holds an
+// implementation of engine.Engine to what the interface promises and the rest of the system builds
+// on. It runs against real engines with a model of random weights as well as against fakes, so it
+// never looks at what the text says, only at what must hold for any text.
+//
+// Greedy texts are compared like with like: each pass computes the same prompts in the same order
+// from an empty cache, because a prompt that was partly cached is computed in another batch shape,
+// which may change the last digits and with them a token.
+package enginetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// Ability is something that not every engine or model can show.
+type Ability string
+
+// The abilities that a [Subject] may lack, if it says why.
+const (
+	Thinking     Ability = "thinking"      // keep a model's reasoning apart from its answer
+	MissingModel Ability = "missing model" // notice that it does not have the model
+	CacheCounts  Ability = "cache counts"  // say how much of a prompt was cached
+)
+
+// Subject is an engine under test and what the suite needs to know about it. The suite closes all
+// engines.
+type Subject struct {
+	Engine engine.Engine // computes at least 1,024 tokens of context
+	Slots  int           // requests it computes at once
+
+	// Forget empties the engine's prompt cache. Nil says that the engine caches only the last
+	// prompt of each slot, and that the suite may compute something else instead.
+	Forget func(ctx context.Context) error
+
+	Thinker     engine.Engine // the same, with a model that can think
+	Missing     engine.Engine // the same, for a model that its server does not have
+	Unreachable engine.Engine // the same, with nobody listening at its address
+
+	Cannot map[Ability]string // reasons; without Thinker or Missing the ability must be listed
+}
+
+// suite is one run.
+type suite struct {
+	Subject
+	about engine.Description
+}
+
+// Run holds the subject to the contract of engine.Engine. Other tests must not run in parallel,
+// because the last check looks for goroutines left behind.
+func Run(t *testing.T, subject func(t testing.TB) Subject) {
+	s := suite{Subject: subject(t)}
+	before := goleak.IgnoreCurrent()
+	if s.Slots < 1 {
+		t.Fatalf("Subject.Slots is %d; want at least 1", s.Slots)
+	}
+	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil} {
+		if lacks && s.Cannot[ability] == "" {
+			t.Fatalf("the subject brings no engine to show %q, and no reason in Cannot", ability)
+		}
+	}
+	for ability, reason := range s.Cannot {
+		t.Logf("not shown: %s: %s", ability, reason)
+	}
+	if !t.Run("describe", s.describe) {
+		return // nothing else can work
+	}
+	t.Run("handover", s.handover)
+	t.Run("counts", s.counts)
+	t.Run("cached", s.cachedPrompt)
+	t.Run("length", s.length)
+	t.Run("stop", s.stopWords)
+	t.Run("seed", s.seeds)
+	t.Run("schema", s.schema)
+	t.Run("roles", s.roles)
+	t.Run("thinking", s.thinking)
+	t.Run("progress", s.progress)
+	t.Run("concurrent", s.concurrent)
+	t.Run("cancel", s.cancel)
+	t.Run("emit", s.emitError)
+	t.Run("overflow", s.overflow)
+	t.Run("refuse", s.refuse)
+	t.Run("missing", s.missing)
+	t.Run("unreachable", s.unreachable)
+	t.Run("close", func(t *testing.T) {
+		for _, e := range []engine.Engine{s.Engine, s.Thinker, s.Missing, s.Unreachable} {
+			if e == nil {
+				continue
+			}
+			if err := e.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		goleak.VerifyNone(t, before)
+	})
+}
+
+// describe loads the model and asks what the engine is.
+func (s *suite) describe(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Engine.Load(ctx); err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	d, err := s.Engine.Describe(ctx)
+	if err != nil {
+		t.Fatalf("Describe: %v", err)
+	}
+	if d.Engine == "" || d.Version == "" || d.ModelDigest == "" || len(d.Handover) == 0 {
+		t.Errorf("Describe leaves out what identifies the engine: %+v", d)
+	}
+	if m, err := jobs.CanonicalModel(d.Model); err != nil || m != d.Model {
+		t.Errorf("model %q is not canonical (%v)", d.Model, err)
+	}
+	if !d.Loaded {
+		t.Error("the model is not loaded after Load")
+	}
+	if d.ContextTokens < 1024 {
+		t.Errorf("the context is %d tokens; the suite needs 1,024", d.ContextTokens)
+	}
+	if err := s.Engine.Load(ctx); err != nil {
+		t.Errorf("Load of a loaded model: %v", err)
+	}
+	s.about = d
+}
+
+// cold makes the next prompts find an empty cache, or always the same one.
+func (s *suite) cold(t *testing.T) {
+	t.Helper()
+	if s.Forget != nil {
+		if err := s.Forget(t.Context()); err != nil {
+			t.Fatalf("Forget: %v", err)
+		}
+		return
+	}
+	for range s.Slots {
+		s.generate(t, greedy("Z: nothing begins like this.", 1))
+	}
+}
+
+// generate runs a request that must succeed, and checks what holds for every completion.
+func (s *suite) generate(t *testing.T, req engine.Request) engine.Completion {
+	t.Helper()
+	return s.complete(t, req, s.Engine.Generate)
+}
+
+// complete calls one of the ways to generate.
+func (s *suite) complete(t *testing.T, req engine.Request, call func(context.Context, engine.Request, engine.Emit) (engine.Completion, error)) engine.Completion {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got emitted
+	start := time.Now()
+	c, err := call(ctx, req, got.emit)
+	if err != nil {
+		t.Fatalf("the engine failed: %v", err)
+	}
+	got.check(t, c)
+	s.check(t, req, c, time.Since(start))
+	return c
+}
+
+// emitted gathers what was emitted.
+type emitted struct {
+	text, thinking string
+	mixed, empty   int
+}
+
+func (e *emitted) emit(text, thinking string) error {
+	switch {
+	case text != "" && thinking != "":
+		e.mixed++
+	case text == "" && thinking == "":
+		e.empty++
+	}
+	e.text += text
+	e.thinking += thinking
+	return nil
+}
+
+func (e *emitted) check(t *testing.T, c engine.Completion) {
+	t.Helper()
+	if e.text != c.Text || e.thinking != c.Thinking {
+		t.Errorf("the pieces do not add up to the completion:\n text %q, want %q\n thinking %q, want %q", e.text, c.Text, e.thinking, c.Thinking)
+	}
+	if e.mixed > 0 || e.empty > 0 {
+		t.Errorf("%d pieces were text and thinking at once, %d nothing", e.mixed, e.empty)
+	}
+}
+
+// check holds for every completion.
+func (s *suite) check(t *testing.T, req engine.Request, c engine.Completion, wall time.Duration) {
+	t.Helper()
+	if c.FinishReason != "stop" && c.FinishReason != "length" {
+		t.Errorf("finish reason %q; want stop or length", c.FinishReason)
+	}
+	if c.PromptTokens < 1 || c.CachedTokens < 0 || c.ComputedTokens < 1 || c.CachedTokens+c.ComputedTokens != c.PromptTokens {
+		t.Errorf("%d cached and %d computed do not make %d prompt tokens", c.CachedTokens, c.ComputedTokens, c.PromptTokens)
+	}
+	if n := req.Options.NumPredict; n != nil && c.GeneratedTokens > *n {
+		t.Errorf("%d tokens generated; at most %d were asked for", c.GeneratedTokens, *n)
+	}
+	if c.GeneratedTokens < 1 || c.PrefillDuration <= 0 || c.DecodeDuration <= 0 {
+		t.Errorf("nothing measured: %d tokens, prefill %v, decode %v", c.GeneratedTokens, c.PrefillDuration, c.DecodeDuration)
+	}
+	if c.Text+c.Thinking != "" && (c.FirstToken <= 0 || c.FirstToken > wall) {
+		t.Errorf("first token after %v of %v", c.FirstToken, wall)
+	}
+}
+
+func sameText(a, b engine.Completion) bool { return a.Text == b.Text && a.Thinking == b.Thinking }

@@ -1,0 +1,57 @@
+package ollama_test
+
+import (
+	"context"
+	"testing"
+
+	"tandem/internal/engine/enginetest"
+	"tandem/internal/ollama"
+	"tandem/internal/ollama/ollamatest"
+)
+
+// closed is an address at which nobody listens: port 1 is below those that programs are given.
+const closed = "http://127.0.0.1:1"
+
+// newEngine returns an engine with the context size of all tests.
+func newEngine(t testing.TB, o ollama.Options) *ollama.Engine {
+	t.Helper()
+	o.NumCtx, o.NumThread = 4096, 1
+	e, err := ollama.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func TestFake(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fake     ollamatest.Options
+		handover string
+	}{
+		"one slot":    {ollamatest.Options{Slots: 1}, ollama.HandoverAuto},
+		"three slots": {ollamatest.Options{Slots: 3}, ollama.HandoverAuto},
+		"context":     {ollamatest.Options{Slots: 1}, ollama.HandoverContext},
+		"older":       {ollamatest.Options{Slots: 1, Version: "0.33.1"}, ollama.HandoverAuto},
+	} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
+				fake := ollamatest.Start(t, tt.fake)
+				tt.fake.Thinks = true
+				thinker := ollamatest.Start(t, tt.fake)
+				s := enginetest.Subject{
+					Engine:      newEngine(t, ollama.Options{URL: fake.URL(), Model: fake.Model(), Handover: tt.handover}),
+					Thinker:     newEngine(t, ollama.Options{URL: thinker.URL(), Model: thinker.Model()}),
+					Missing:     newEngine(t, ollama.Options{URL: fake.URL(), Model: "absent:1b"}),
+					Unreachable: newEngine(t, ollama.Options{URL: closed, Model: fake.Model()}),
+					Slots:       max(tt.fake.Slots, 1),
+					Forget:      func(context.Context) error { fake.Forget(); return nil },
+				}
+				if tt.fake.Version != "" {
+					s.Cannot = map[enginetest.Ability]string{enginetest.CacheCounts: "Ollama " + tt.fake.Version + " does not count them"}
+				}
+				return s
+			})
+		})
+	}
+}
