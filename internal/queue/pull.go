@@ -50,7 +50,7 @@ type puller struct {
 	inbox   string             // probes are answered at inbox.<number>
 	probes  *nats.Subscription // of all of them
 	probed  int                // number of the last one
-	asking  map[string]*pull   // probes that were not answered yet, by subject
+	probing *pull              // the one that was not answered yet
 	waiting map[source]*pull   // pulls that wait at the server
 	msgs    chan *nats.Msg     // whatever the server sends to any of them
 	ready   []arrival          // arrived, not yet handed out
@@ -60,14 +60,15 @@ type puller struct {
 // pull is one request for one message.
 type pull struct {
 	from  source
-	sub   *nats.Subscription // its own, so that the server can be told that nobody listens any more
+	reply string             // where the answer goes
+	sub   *nats.Subscription // its own, so that the server can be told that nobody listens any more; nil for a probe
 	asked time.Time
 	heard time.Time
 }
 
 func newPuller(nc *nats.Conn) (*puller, error) {
 	p := &puller{
-		nc: nc, inbox: nc.NewInbox(), asking: map[string]*pull{}, waiting: map[source]*pull{},
+		nc: nc, inbox: nc.NewInbox(), waiting: map[source]*pull{},
 		msgs: make(chan *nats.Msg, 256), status: nc.StatusChanged(nats.CONNECTED, nats.CLOSED),
 	}
 	var err error
@@ -155,6 +156,14 @@ func (p *puller) withdraw(keep []source) []arrival {
 	return late
 }
 
+// arrived takes in one more message of the server, and returns the jobs that have come.
+func (p *puller) arrived(m *nats.Msg) []arrival {
+	_ = p.take(m) // a missing consumer will be noticed again by the next pull
+	come := p.ready
+	p.ready = nil
+	return come
+}
+
 // collect takes in what has arrived so far.
 func (p *puller) collect() {
 	for {
@@ -173,14 +182,14 @@ func (p *puller) probe(s source) error {
 		return nil // next waits at the source until the connection is back
 	}
 	p.probed++
-	subject := p.inbox + "." + strconv.Itoa(p.probed)
-	p.asking[subject] = &pull{from: s, asked: time.Now()}
-	if err := p.ask(s, subject, `{"batch":1,"no_wait":true}`); err != nil {
+	p.probing = &pull{from: s, reply: p.inbox + "." + strconv.Itoa(p.probed), asked: time.Now()}
+	defer func() { p.probing = nil }()
+	if err := p.ask(p.probing, `{"batch":1,"no_wait":true}`); err != nil {
 		return err
 	}
 	limit := time.NewTimer(probeLimit)
 	defer limit.Stop()
-	for p.asking[subject] != nil {
+	for p.probing != nil {
 		select {
 		case m := <-p.msgs:
 			if err := p.take(m); err != nil {
@@ -204,13 +213,13 @@ func (p *puller) wait(s source) error {
 		return fmt.Errorf("subscribe to a pull from %s: %w", s, err)
 	}
 	now := time.Now()
-	p.waiting[s] = &pull{from: s, sub: sub, asked: now, heard: now}
-	return p.ask(s, sub.Subject, fmt.Sprintf(`{"batch":1,"expires":%d,"idle_heartbeat":%d}`, pullExpires, pullHeartbeat))
+	p.waiting[s] = &pull{from: s, reply: sub.Subject, sub: sub, asked: now, heard: now}
+	return p.ask(p.waiting[s], fmt.Sprintf(`{"batch":1,"expires":%d,"idle_heartbeat":%d}`, pullExpires, pullHeartbeat))
 }
 
-func (p *puller) ask(s source, reply, request string) error {
-	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+s.stream+"."+s.consumer, reply, []byte(request)); err != nil {
-		return fmt.Errorf("pull from %s: %w", s, err)
+func (p *puller) ask(w *pull, request string) error {
+	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+w.from.stream+"."+w.from.consumer, w.reply, []byte(request)); err != nil {
+		return fmt.Errorf("pull from %s: %w", w.from, err)
 	}
 	return nil
 }
@@ -221,7 +230,7 @@ func (p *puller) connection(status nats.Status, ok bool) error {
 	if !ok || status == nats.CLOSED {
 		return nats.ErrConnectionClosed
 	}
-	clear(p.asking)
+	p.probing = nil
 	p.ready = p.withdraw(nil)
 	return nil
 }
@@ -229,36 +238,29 @@ func (p *puller) connection(status nats.Status, ok bool) error {
 // take sorts what the server sent: a message goes to ready, and it or a final status ends its pull.
 func (p *puller) take(m *nats.Msg) error {
 	now := time.Now()
-	w := p.asking[m.Subject]
-	if w == nil {
-		for _, c := range p.waiting {
-			if c.sub == m.Sub {
-				w = c
-			}
-		}
-	}
 	// Only the subject for its acknowledgement tells a job from a status: headers are the submitter's.
 	if strings.HasPrefix(m.Reply, "$JS.ACK.") {
 		a := arrival{msg: m, asked: now, at: now}
-		if w != nil {
-			a.asked = w.asked
-			p.done(w, m.Subject)
-		}
 		if meta, err := m.Metadata(); err == nil {
 			a.from = source{meta.Stream, meta.Consumer}
+		}
+		if w := p.answered(m, a.from); w != nil {
+			a.asked = w.asked
+			p.done(w)
 		}
 		p.ready = append(p.ready, a)
 		return nil
 	}
+	w := p.answered(m, source{})
 	if w == nil {
-		return nil // of a pull that was withdrawn
+		return nil // of a pull that was given up
 	}
 	w.heard = now
 	status, text := m.Header.Get("Status"), m.Header.Get("Description")
 	if status == "100" { // a heartbeat
 		return nil
 	}
-	p.done(w, m.Subject)
+	p.done(w)
 	switch {
 	case status == "404", status == "408": // nothing is there; the pull expired
 		return nil
@@ -268,10 +270,27 @@ func (p *puller) take(m *nats.Msg) error {
 	return fmt.Errorf("pull from %s: the server says %s %s", w.from, status, text)
 }
 
+// answered finds the pull that a message answers. A job comes with its own subject, a status with that
+// of the answer.
+func (p *puller) answered(m *nats.Msg, from source) *pull {
+	if m.Sub == p.probes {
+		if w := p.probing; w != nil && (w.from == from || w.reply == m.Subject) {
+			return w
+		}
+		return nil
+	}
+	for _, w := range p.waiting {
+		if w.sub == m.Sub {
+			return w
+		}
+	}
+	return nil
+}
+
 // done forgets a pull that the server has answered.
-func (p *puller) done(w *pull, subject string) {
+func (p *puller) done(w *pull) {
 	if w.sub == nil {
-		delete(p.asking, subject)
+		p.probing = nil
 		return
 	}
 	_ = w.sub.Unsubscribe()

@@ -19,6 +19,12 @@ const (
 	defaultPatience   = 60 * time.Second
 	defaultDrainLimit = 30 * time.Second
 	handBackLimit     = 5 * time.Second // for what was cancelled to be handed back
+
+	// linger is how long pulls are left at the server while no job may be fetched. What arrives is handed
+	// back. A job that comes while its pull is being withdrawn is caught in the middle of its delivery,
+	// which the server counts against it; jobs often come together with the one that took the slot, and
+	// hardly ever this long after it. Short jobs need no withdrawal at all.
+	linger = 200 * time.Millisecond
 )
 
 // Slots bounds how many jobs run on the engine at once, whoever brings them. A slot that is free is
@@ -249,15 +255,11 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 	}
 	defer func() { place(p.close()...) }()
 	for ctx.Err() == nil {
+		if w.admission(ctx, p, place) != nil {
+			break
+		}
 		sources, changed := w.sources()
 		place(p.withdraw(sources)...)
-		if !w.admitted(ctx) {
-			place(p.withdraw(nil)...)
-			if w.admission(ctx) != nil {
-				break
-			}
-			sources, changed = w.sources()
-		}
 		a, err := p.next(ctx, sources, changed)
 		switch {
 		case err == nil:
@@ -288,18 +290,29 @@ func (w *Worker) sources() ([]source, <-chan struct{}) {
 	return list, changed
 }
 
-// admitted reports whether a job may be fetched now.
-func (w *Worker) admitted(ctx context.Context) bool {
-	if w.gate != nil && !w.gate.open(ctx) {
-		return false
+// admission waits until a job may be fetched. Pulls that wait at the server meanwhile are withdrawn
+// if that takes long.
+func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival)) error {
+	admitted := make(chan error, 1)
+	var waiter sync.WaitGroup
+	waiter.Go(func() { admitted <- w.mayFetch(ctx) })
+	defer waiter.Wait()
+	withdraw := time.NewTimer(linger)
+	defer withdraw.Stop()
+	for {
+		select {
+		case err := <-admitted:
+			return err
+		case m := <-p.msgs:
+			place(p.arrived(m)...)
+		case <-withdraw.C:
+			place(p.withdraw(nil)...)
+		}
 	}
-	now, cancel := context.WithCancel(ctx)
-	cancel()
-	return w.cfg.Ready(now) == nil && w.cfg.Slots.Free(now) == nil
 }
 
-// admission waits until a job may be fetched.
-func (w *Worker) admission(ctx context.Context) error {
+// mayFetch waits until a job may be fetched.
+func (w *Worker) mayFetch(ctx context.Context) error {
 	if err := w.cfg.Ready(ctx); err != nil {
 		return err
 	}
@@ -314,7 +327,7 @@ func (w *Worker) admission(ctx context.Context) error {
 // place has a job handled if a slot is still free for it, and else gives it to others at once: somebody
 // may have taken the slot since it was asked for, or two consumers may have delivered at the same time.
 func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
-	const grace = 20 * time.Millisecond
+	const grace = 5 * time.Millisecond
 	soon, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if ctx.Err() != nil || w.cfg.Ready(soon) != nil {
