@@ -16,7 +16,7 @@ import (
 type awaitCmd struct {
 	Job     string        `arg:"" optional:"" help:"Id of the job."`
 	Batch   string        `short:"b" placeholder:"NAME" help:"Wait for a whole batch."`
-	Out     string        `short:"o" type:"path" placeholder:"DIR" help:"Folder for a batch's results, one file per job; without it --json prints them, one a line."`
+	Out     string        `short:"o" placeholder:"DIR" help:"Folder for a batch's results, one file per job; without it --json prints them, one a line."`
 	Timeout time.Duration `placeholder:"TIME" help:"How long to wait; jobs live on (default: until all are done)."`
 }
 

@@ -24,8 +24,8 @@ const maxProblems = 20
 
 // batchCmd runs a file of jobs.
 type batchCmd struct {
-	File     string        `arg:"" type:"path" placeholder:"FILE.jsonl" help:"One job a line, as JSON."`
-	Out      string        `short:"o" required:"" type:"path" placeholder:"DIR" help:"Folder for the results, one file per job, named by custom_id."`
+	File     string        `arg:"" placeholder:"FILE.jsonl" help:"One job a line, as JSON."`
+	Out      string        `short:"o" required:"" placeholder:"DIR" help:"Folder for the results, one file per job, named by custom_id."`
 	Resume   bool          `help:"Go on with the batch that DIR holds."`
 	SkipBad  bool          `name:"skip-bad" help:"Leave broken lines out instead of refusing the file."`
 	Batch    string        `placeholder:"NAME" help:"Name of the batch (default: the file's name and a random end)."`
@@ -108,8 +108,8 @@ func (c *batchCmd) read(s *session) (list []*jobs.Job, skipped int, err error) {
 	}
 	switch {
 	case len(problems) > 0 && !c.SkipBad:
-		return nil, 0, withHint(jobs.Errorf(jobs.CodeInvalid, "%d of %d lines are broken, nothing was submitted", len(problems), len(problems)+len(list)),
-			"mend them, or leave them out with --skip-bad")
+		return nil, 0, withHint(jobs.Errorf(jobs.CodeInvalid, "%s has %d broken lines and %d good ones; nothing was submitted", c.File, len(problems), len(list)),
+			"mend the broken ones, or leave them out with --skip-bad")
 	case len(list) == 0:
 		return nil, 0, jobs.Errorf(jobs.CodeInvalid, "%s has no job to submit", c.File)
 	}
@@ -164,8 +164,8 @@ func (c *batchCmd) setPlan(s *session, list []*jobs.Job) {
 }
 
 // submitAndAwait submits and awaits at the same time: a batch may be larger than the intake.
-func (c *batchCmd) submitAndAwait(ctx context.Context, s *session, run *run, list []*jobs.Job) error {
-	var ids []string
+func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, list []*jobs.Job) error {
+	var missing []string
 	for _, j := range list {
 		r, err := run.dir.read(j.CustomID, j.ID)
 		if err != nil {
@@ -174,31 +174,30 @@ func (c *batchCmd) submitAndAwait(ctx context.Context, s *session, run *run, lis
 		if r != nil && r.Status == jobs.Succeeded {
 			run.had(r)
 		} else {
-			ids = append(ids, j.ID)
+			missing = append(missing, j.ID)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var submitting sync.WaitGroup
+	var submitted error
 	submitting.Go(func() {
-		if err := s.client.SubmitBatch(ctx, c.manifest(), list, nil); err != nil {
-			cancel(err)
+		if submitted = s.client.SubmitBatch(ctx, c.manifest(), list, nil); submitted != nil {
+			cancel(submitted)
 		}
 	})
-	err := run.await(ctx, ids)
-	if err == nil {
-		submitting.Wait()
-		return nil
+	awaited := run.await(ctx, missing)
+	if awaited != nil {
+		cancel(awaited)
 	}
-	cancel(err)
 	submitting.Wait()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
-		return cause
+	switch {
+	case awaited == nil:
+		return submitted
+	case parent.Err() != nil: // the user's patience ended, which await explains
+		return awaited
 	}
-	return err
+	return context.Cause(ctx) // what failed first, and ended the other
 }
 
 // models lists the models of the jobs, each once.

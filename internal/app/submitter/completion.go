@@ -29,7 +29,6 @@ type place struct {
 	path     string // commands so far, separated by spaces; "" at first
 	commands []*kong.Node
 	flags    []*kong.Flag
-	files    bool // an argument here is a file
 }
 
 // places lists every node of the grammar, the root first.
@@ -40,9 +39,6 @@ func places(root *kong.Node) []place {
 		p := place{path: path}
 		for _, flags := range n.AllFlags(true) {
 			p.flags = append(p.flags, flags...)
-		}
-		for _, arg := range n.Positional {
-			p.files = p.files || arg.Tag.Type == "path"
 		}
 		for _, child := range n.Children {
 			if child.Type == kong.CommandNode && !child.Hidden {

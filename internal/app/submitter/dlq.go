@@ -3,7 +3,6 @@ package submitter
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -163,44 +162,3 @@ func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
 
 // oneLine keeps a message from breaking a table.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// purgeCmd removes a batch.
-type purgeCmd struct {
-	Batch string `short:"b" required:"" placeholder:"NAME" help:"The batch to remove."`
-	Yes   bool   `short:"y" help:"Do not ask."`
-}
-
-// Help says what is removed.
-func (purgeCmd) Help() string {
-	return "Removes the batch's results, dead letters and queued jobs from the server. Result files that were written stay."
-}
-
-// Run asks, unless told not to, and purges.
-func (c *purgeCmd) Run(ctx context.Context, s *session) error {
-	if !c.Yes {
-		if !isTerminal(s.in) {
-			return jobs.Errorf(jobs.CodeInvalid, "purge removes results for good and cannot ask here; say --yes")
-		}
-		fmt.Fprintf(s.err, "Remove all jobs, results and dead letters of batch %q? [y/N] ", inert(c.Batch))
-		var answer string
-		if _, err := fmt.Fscanln(s.in, &answer); err != nil && err != io.EOF {
-			answer = ""
-		}
-		if answer := strings.ToLower(answer); answer != "y" && answer != "yes" {
-			s.say("nothing was removed")
-			return nil
-		}
-	}
-	if err := s.connect(ctx); err != nil {
-		return err
-	}
-	purged, err := s.client.PurgeBatch(ctx, c.Batch)
-	if err != nil {
-		return err
-	}
-	if s.JSON {
-		return s.print(purged)
-	}
-	s.say("%+v removed", purged)
-	return nil
-}

@@ -123,24 +123,23 @@ func (p *progress) show() {
 	}
 }
 
-// text is the line: jobs done, failures, stages, speed, time left.
+// text is the line: jobs done, failures, time left, speed and, last since it may be cut off, stages.
 func (p *progress) text(now time.Time) string {
 	parts := []string{fmt.Sprintf("%d of %d jobs done", p.done, p.total)}
 	if p.failed > 0 {
 		parts[0] += fmt.Sprintf(" (%d failed)", p.failed)
 	}
-	if p.stages != "" && p.done < p.total {
-		parts = append(parts, p.stages)
-	}
 	elapsed := now.Sub(p.start)
+	if fresh := p.done - p.before; fresh > 0 && p.done < p.total {
+		parts = append(parts, "about "+clock(elapsed/time.Duration(fresh)*time.Duration(p.total-p.done))+" left")
+	} else {
+		parts = append(parts, clock(elapsed))
+	}
 	if p.tokens > 0 && elapsed > 0 {
 		parts = append(parts, rate(float64(p.tokens)/elapsed.Seconds()))
 	}
-	if fresh := p.done - p.before; fresh > 0 && p.done < p.total {
-		left := elapsed / time.Duration(fresh) * time.Duration(p.total-p.done)
-		parts = append(parts, "about "+clock(left)+" left")
-	} else {
-		parts = append(parts, clock(elapsed))
+	if p.stages != "" && p.done < p.total {
+		parts = append(parts, p.stages)
 	}
 	return strings.Join(parts, " · ")
 }

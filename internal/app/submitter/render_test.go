@@ -120,9 +120,9 @@ func TestProgress(t *testing.T) {
 	p.stop()
 	lines := strings.Split(b.String(), "\r\x1b[K")
 	want := []string{
-		"1 of 4 jobs done · 1 prefilling · 20 s",
-		"2 of 4 jobs done · 1 prefilling · 5.00 tok/s · about 40 s left",
-		"c: failed at prefill: no such model\n3 of 4 jobs done (1 failed) · 1 prefilling · 10.0 tok/s · about 10 s left",
+		"1 of 4 jobs done · 20 s · 1 prefilling",
+		"2 of 4 jobs done · about 40 s left · 5.00 tok/s · 1 prefilling",
+		"c: failed at prefill: no such model\n3 of 4 jobs done (1 failed) · about 10 s left · 10.0 tok/s · 1 prefilling",
 		"",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {

@@ -111,8 +111,11 @@ func stages(o *queue.Overview, models []string) string {
 			missing = append(missing, "no decode worker for "+m.Model)
 		}
 	}
-	text := fmt.Sprintf("prefill %d+%d, decode %d+%d (running+waiting)", prefill.InFlight, prefill.Waiting, decode.InFlight, decode.Waiting)
-	return strings.Join(append([]string{text}, missing...), " · ")
+	return strings.Join(append(missing, depth("prefill", prefill), depth("decode", decode)), " · ")
+}
+
+func depth(stage string, d queue.Depth) string {
+	return fmt.Sprintf("%s %d running, %d waiting", stage, d.InFlight, d.Waiting)
 }
 
 // finish prints the report.

@@ -21,7 +21,7 @@ type submitCmd struct {
 	Prompt string `arg:"" optional:"" help:"The prompt; - reads it from standard input."`
 
 	Model  string            `short:"m" required:"" env:"TANDEM_MODEL" placeholder:"NAME" help:"Model to ask, for example qwen3-coder:30b."`
-	File   string            `short:"f" type:"path" placeholder:"FILE" help:"Read the prompt from a file."`
+	File   string            `short:"f" placeholder:"FILE" help:"Read the prompt from a file."`
 	System string            `placeholder:"TEXT" help:"System prompt."`
 	Format string            `placeholder:"FILE|json" help:"Have the answer in JSON: any, or as the JSON schema in FILE says."`
 	Think  jobs.Think        `enum:",on,off,low,medium,high" default:"" placeholder:"HOW" help:"Reasoning: on, off, low, medium or high (default: the model's)."`
@@ -94,7 +94,7 @@ func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *j
 		out.breakLine()
 		return nil, false, err
 	}
-	return r, !s.JSON, out.finish(r)
+	return r, true, out.finish(r)
 }
 
 // direct asks an Ollama without any queue, because the queue cannot be reached.

@@ -105,7 +105,7 @@ func newParser(g *grammar, stdout, stderr io.Writer, exited *int) (*kong.Kong, e
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "connection", Title: "Connection:"}, {Key: "local", Title: "Local system:"}, {Key: "output", Title: "Output:"},
 		}),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100, FlagsLast: true}),
 		kong.Vars{"config": defaultConfig(), "version": app.VersionLine(name)})
 }
 
@@ -147,7 +147,11 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	s := &session{settings: g.settings, in: stdin, out: stdout, err: stderr, parser: parser}
 	defer s.close()
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	if err = parsed.Run(s); err != nil {
+	err = parsed.Run(s)
+	if _, concluded := errors.AsType[*app.ExitError](err); err != nil && !concluded && interrupted(ctx) && !errors.Is(err, app.ErrInterrupted) {
+		err = app.ErrInterrupted // whatever it was that the signal broke off
+	}
+	if err != nil {
 		s.report(err)
 	}
 	return app.ExitCode(err)

@@ -1,0 +1,326 @@
+package submitter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tandem/internal/app"
+	"tandem/internal/jobs"
+	"tandem/internal/natsembed"
+	"tandem/internal/queue"
+)
+
+// The commands run as processes of their own, against a NATS server and real workers in this one.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"submitter": func() {
+			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("TANDEM_USER", "tester")
+			env.Setenv("TANDEM_NATS", "nats://127.0.0.1:1") // nobody listens there
+			env.Setenv("GORACE", "atexit_sleep_ms=0")       // else each process takes a second to end under -race
+			r := newRig(filepath.Join(env.WorkDir, ".rig"))
+			env.Values[rigKey{}] = r
+			env.Defer(r.stop)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"nats": rigged((*rig).startNATS), "nats-restart": rigged((*rig).restartNATS), "drift": rigged((*rig).drift),
+			"worker": rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
+			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued),
+			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
+			"fill": fill,
+		},
+	})
+}
+
+type rigKey struct{}
+
+// rig is what a script's commands talk to.
+type rig struct {
+	dir     string
+	server  *natsembed.Server
+	engine  *echo
+	ctx     context.Context
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+	last    *exec.Cmd // that was interrupted
+}
+
+func newRig(dir string) *rig {
+	r := &rig{dir: dir, engine: newEcho()}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *rig) stop() {
+	r.engine.open()
+	r.cancel()
+	r.workers.Wait()
+	if r.server != nil {
+		r.server.Stop()
+	}
+}
+
+// rigged makes a method of the rig a command; none of them can be negated.
+func rigged(f func(*rig, *testscript.TestScript, []string) error) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg {
+			ts.Fatalf("this command cannot be negated")
+		}
+		ts.Check(f(ts.Value(rigKey{}).(*rig), ts, args))
+	}
+}
+
+// limit is how long anything that a script waits for may take on a busy machine.
+const limit = 30 * time.Second
+
+// nats [small|core|locked]: starts a server and points submitter at it.
+func (r *rig) startNATS(ts *testscript.TestScript, args []string) (err error) {
+	o := natsembed.Options{Dir: filepath.Join(r.dir, "nats"), LazySync: true, Log: slog.New(slog.DiscardHandler)}
+	switch strings.Join(args, " ") {
+	case "small":
+		o.MaxPayload = 1 << 20
+	case "core":
+		o.NoJetStream, o.Dir = true, ""
+	case "locked":
+		o.Users = []natsembed.User{{Name: "grader", Password: "right"}}
+	}
+	if r.server, err = natsembed.Start(r.ctx, o); err == nil {
+		ts.Setenv("TANDEM_NATS", r.server.URL())
+	}
+	return err
+}
+
+func (r *rig) restartNATS(*testscript.TestScript, []string) error { return r.server.Restart(r.ctx) }
+
+// drift: creates a stream otherwise than it should be.
+func (r *rig) drift(*testscript.TestScript, []string) error {
+	nc, err := nats.Connect(r.server.URL())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	_, err = js.CreateStream(r.ctx, jetstream.StreamConfig{Name: "RESULTS", Subjects: []string{"results.>"}, MaxAge: time.Hour})
+	return err
+}
+
+// worker ROLE MODEL: starts a worker and waits until it takes jobs.
+func (r *rig) startWorker(_ *testscript.TestScript, args []string) error {
+	role := jobs.Stage(args[0])
+	w, err := app.StartWorker(r.ctx, app.WorkerConfig{
+		Role: role, Engine: r.engine, Log: slog.New(slog.DiscardHandler),
+		Flags: app.WorkerFlags{
+			NATS: r.server.URL(), Model: args[1], Engine: "ollama", Slots: 1, NumCtx: 4096, HTTP: "127.0.0.1:0",
+			Machine: "machine-" + args[0], StateDir: r.dir, StartTimeout: limit, DrainLimit: limit,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ctx := r.ctx
+	r.workers.Go(func() {
+		if err := w.Run(ctx); err != nil && ctx.Err() == nil {
+			panic(fmt.Sprintf("worker: %v", err))
+		}
+	})
+	return r.present(w.ID())
+}
+
+// present waits until the others see a worker.
+func (r *rig) present(id string) error {
+	c, err := queue.Connect(r.ctx, queue.Config{URL: r.server.URL(), Name: "test"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return eventually(func() error {
+		workers, err := c.Workers(r.ctx)
+		if err == nil && !slices.ContainsFunc(workers, func(p queue.Presence) bool { return p.Worker == id && p.Live() }) {
+			err = fmt.Errorf("worker %s is not there", id)
+		}
+		return err
+	})
+}
+
+// stop-workers: has all of them drain and waits until they are gone.
+func (r *rig) stopWorkers(*testscript.TestScript, []string) error {
+	r.cancel()
+	r.workers.Wait()
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return nil
+}
+
+// held: waits until the engine is at a job that it was told to hold.
+func (r *rig) held(*testscript.TestScript, []string) error {
+	select {
+	case <-r.engine.holding:
+		return nil
+	case <-time.After(limit):
+		return errors.New("no job came to be held")
+	}
+}
+
+// release: lets held jobs go on, and those to come.
+func (r *rig) release(*testscript.TestScript, []string) error {
+	r.engine.open()
+	return nil
+}
+
+// queued N: waits until N jobs have been accepted and have not ended.
+func (r *rig) queued(_ *testscript.TestScript, args []string) error {
+	nc, err := nats.Connect(r.server.URL())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	return eventually(func() error {
+		count := uint64(0)
+		for _, name := range []string{queue.StreamIntake, queue.StreamRelay} {
+			s, err := js.Stream(r.ctx, name)
+			if err != nil {
+				return err
+			}
+			count += s.CachedInfo().State.Msgs
+		}
+		if got := strconv.FormatUint(count, 10); got != args[0] {
+			return fmt.Errorf("%s jobs are queued, want %s", got, args[0])
+		}
+		return nil
+	})
+}
+
+// serving URL: waits until a NATS server there has all streams.
+func (r *rig) serving(_ *testscript.TestScript, args []string) error {
+	return eventually(func() error {
+		c, err := queue.Connect(r.ctx, queue.Config{URL: args[0], Name: "test"})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		o, err := c.Inspect(r.ctx)
+		if err == nil && slices.ContainsFunc(o.Streams, func(s queue.StreamStatus) bool { return s.Missing }) {
+			err = errors.New("a stream is missing")
+		}
+		return err
+	})
+}
+
+// eventually repeats a look at something that says nothing by itself.
+func eventually(look func() error) error {
+	deadline := time.Now().Add(limit)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := look()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		<-tick.C
+	}
+}
+
+// exits CODE PROGRAM ARGS…: runs it and checks the exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	got := 0
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// interrupt: sends Ctrl-C to the background process that was started last.
+func (r *rig) interrupt(ts *testscript.TestScript, _ []string) error {
+	running := ts.BackgroundCmds()
+	r.last = running[len(running)-1]
+	return r.last.Process.Signal(os.Interrupt)
+}
+
+// exited CODE: checks the exit code of the interrupted process, after wait.
+func (r *rig) exited(_ *testscript.TestScript, args []string) error {
+	if got := r.last.ProcessState.ExitCode(); strconv.Itoa(got) != args[0] {
+		return fmt.Errorf("exit code %d, want %s", got, args[0])
+	}
+	return nil
+}
+
+// records FILE…: checks that each file is one strict record.
+func records(ts *testscript.TestScript, _ bool, args []string) {
+	for _, file := range args {
+		if _, err := jobs.Decode[jobs.Result]([]byte(ts.ReadFile(file))); err != nil {
+			ts.Fatalf("%s: %v", file, err)
+		}
+	}
+}
+
+// jobid VAR FILE: puts the last UUID of a file into a variable.
+func jobID(ts *testscript.TestScript, _ bool, args []string) {
+	words := strings.FieldsFunc(ts.ReadFile(args[1]), func(r rune) bool { return !strings.ContainsRune("0123456789abcdef-", r) })
+	for _, w := range words {
+		if len(w) == len(jobs.NewID()) && strings.Count(w, "-") == 4 {
+			ts.Setenv(args[0], w)
+		}
+	}
+	if ts.Getenv(args[0]) == "" {
+		ts.Fatalf("no job id in %s", args[1])
+	}
+}
+
+// freeport VAR: puts a free TCP port into a variable.
+func freePort(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	ts.Check(l.Close())
+}
+
+// fill FILE BYTES TEXT: writes a file of that size, all of it the text over and over; \xNN stands for a byte.
+func fill(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	text, err := strconv.Unquote(`"` + args[2] + `"`)
+	ts.Check(err)
+	data := strings.Repeat(text, n/len(text)+1)[:n]
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(data), 0o600))
+}
