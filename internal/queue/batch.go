@@ -23,8 +23,9 @@ const (
 // first job is published. If the manifest is there already, this continues where another call was
 // interrupted: the jobs get the ids and the batch that they have there, and none is stored twice; a
 // manifest of other input is refused. While the intake is full it waits. Progress, if not nil, is
-// called after each job with the number of jobs that are accepted, and how many there are.
-func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*jobs.Job, progress func(done, total int)) error {
+// called after each job with the number of jobs that are accepted, and how many there are. Jobs whose
+// ids are in have are left out: the caller has their results, which the server may have forgotten.
+func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*jobs.Job, progress func(done, total int), have ...string) error {
 	if len(list) == 0 {
 		return jobs.Errorf(jobs.CodeInvalid, "the batch is empty")
 	}
@@ -32,9 +33,15 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 	if err != nil {
 		return err
 	}
+	skip := map[string]bool{}
+	for _, id := range have {
+		skip[id] = true
+	}
 	for i, j := range list {
-		if err := c.submitOne(ctx, j, resumed); err != nil {
-			return err
+		if !skip[j.ID] {
+			if err := c.submitOne(ctx, j, resumed); err != nil {
+				return err
+			}
 		}
 		if progress != nil {
 			progress(i+1, len(list))

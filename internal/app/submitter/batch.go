@@ -165,7 +165,7 @@ func (c *batchCmd) setPlan(s *session, list []*jobs.Job) {
 
 // submitAndAwait submits and awaits at the same time: a batch may be larger than the intake.
 func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, list []*jobs.Job) error {
-	var missing []string
+	var missing, have []string
 	for _, j := range list {
 		r, err := run.dir.read(j.CustomID, j.ID)
 		if err != nil {
@@ -173,6 +173,7 @@ func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, 
 		}
 		if r != nil && r.Status == jobs.Succeeded {
 			run.had(r)
+			have = append(have, j.ID)
 		} else {
 			missing = append(missing, j.ID)
 		}
@@ -182,7 +183,7 @@ func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, 
 	var submitting sync.WaitGroup
 	var submitted error
 	submitting.Go(func() {
-		if submitted = s.client.SubmitBatch(ctx, c.manifest(), list, nil); submitted != nil {
+		if submitted = s.client.SubmitBatch(ctx, c.manifest(), list, nil, have...); submitted != nil {
 			cancel(submitted)
 		}
 	})
