@@ -1,0 +1,340 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+	"tandem/internal/natsembed"
+)
+
+// The worker dies between publishing and acknowledging, at either stage.
+func TestCrashBeforeAcknowledgement(t *testing.T) {
+	t.Parallel()
+	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			run := map[jobs.Stage]func(context.Context, *jobs.Task) (jobs.Outcome, error){jobs.RolePrefill: passOn, jobs.RoleDecode: answer}
+			var done book
+			other := jobs.RoleDecode
+			if role == jobs.RoleDecode {
+				other = jobs.RolePrefill
+			}
+			r.start(other, 1, done.note(run[other]))
+			var once sync.Once
+			for range 2 { // the first to get the job dies, the other one finds the work done
+				s := r.prepare(role, 1, done.note(run[role]))
+				s.published = func(string) { once.Do(s.kill) }
+				s.begin()
+			}
+			j := testJob(jobs.Batch)
+			r.submit(j)
+			if res := r.results(j)[0]; res.Status != jobs.Succeeded {
+				t.Errorf("result = %+v", res)
+			}
+			done.once(t, jobs.StagePrefill, []*jobs.Job{j})
+			done.once(t, jobs.StageDecode, []*jobs.Job{j})
+		})
+	}
+}
+
+func TestWorkerDiesInMidJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	begun := make(chan struct{})
+	first := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		close(begun)
+		<-ctx.Done()
+		return jobs.Outcome{}, ctx.Err()
+	}))
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	first.kill()
+	died := time.Now()
+	r.start(jobs.RoleDecode, 1, done.note(answer))
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 2 {
+		t.Errorf("result = %+v", res)
+	}
+	if took := time.Since(died); took < r.timing.AckWait/2 || took > r.timing.AckWait+2*time.Second {
+		t.Errorf("redelivered after %v, want about %v", took, r.timing.AckWait)
+	}
+}
+
+func TestLongJobIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	long := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		life, end := time.NewTicker(100*time.Millisecond), time.After(5*r.timing.AckWait/2)
+		defer life.Stop()
+		for {
+			select {
+			case <-life.C:
+				task.Progress()
+			case <-end:
+				return answer(ctx, task)
+			case <-ctx.Done():
+				return jobs.Outcome{}, context.Cause(ctx)
+			}
+		}
+	}
+	for range 2 {
+		r.start(jobs.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.Patience = time.Second })
+	}
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	if res := r.results(j)[0]; res.Attempts.Decode != 1 {
+		t.Errorf("result = %+v", res)
+	}
+	done.once(t, jobs.StageDecode, []*jobs.Job{j})
+}
+
+// An engine that is expected to be silent keeps its job, one that is not loses it.
+func TestSilentEngine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	impatient := func(c *WorkerConfig) { c.Patience = 300 * time.Millisecond }
+	silent := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		<-ctx.Done()
+		return jobs.Outcome{}, ctx.Err()
+	}
+	var prefills, decodes book
+	r.start(jobs.RolePrefill, 2, prefills.note(silent), impatient)
+	r.start(jobs.RoleDecode, 4, decodes.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		switch task.Job.CustomID {
+		case "silent":
+			return silent(ctx, task)
+		case "expected":
+			task.Expect(2 * time.Second)
+			<-time.After(time.Second)
+		}
+		return answer(ctx, task)
+	}), impatient)
+
+	toFallback, dead, expected := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
+	dead.CustomID, expected.CustomID = "silent", "expected"
+	r.submit(toFallback)
+	r.relay(dead, expected)
+	found := r.results(toFallback, dead, expected)
+	if res := found[0]; res.Method != jobs.MethodFallback || !strings.Contains(res.Decision, "prefill failed twice") || !strings.Contains(res.Decision, jobs.ErrStalled.Message) {
+		t.Errorf("stalled prefill: result = %+v", res)
+	}
+	if n := prefills.times(); n != 2 {
+		t.Errorf("prefill was tried %d times, want 2", n)
+	}
+	if res := found[1]; res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || !strings.Contains(res.Error.Message, jobs.ErrStalled.Message) || res.Attempts.Decode != 3 {
+		t.Errorf("stalled decode: result = %+v, error %+v", res, res.Error)
+	}
+	if res := found[2]; res.Status != jobs.Succeeded || res.Attempts.Decode != 1 {
+		t.Errorf("silence that was expected: result = %+v", res)
+	}
+	var letter DeadLetter
+	if err := json.Unmarshal(r.letter(jobs.StageDecode, dead.ID).Data, &letter); err != nil {
+		t.Fatal(err)
+	}
+	if letter.Code != jobs.CodeAttempts || letter.Attempts != 3 || letter.Job.Prompt != dead.Prompt || letter.Handover == nil || letter.Handover.Job.ID != "" {
+		t.Errorf("dead letter = %+v", letter)
+	}
+}
+
+func TestPermanentErrors(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	refuse := func(context.Context, *jobs.Task) (jobs.Outcome, error) {
+		return jobs.Outcome{}, jobs.Errorf(jobs.CodeContextOverflow, "too long")
+	}
+	var done book
+	r.start(jobs.RolePrefill, 1, done.note(refuse))
+	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		if task.Job.CustomID == "refuse" {
+			return refuse(ctx, task)
+		}
+		o, err := answer(ctx, task)
+		o.Result.Text = strings.Repeat("x", jobs.MaxRecord) // more than any server takes
+		return o, err
+	}))
+	early, late, large := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
+	late.CustomID = "refuse"
+	inbox := r.inbox("_INBOX.caller.>")
+	msg := natsMsg(t, jobs.JobSubject(jobs.StagePrefill, early.Model, early.Class, early.ID), early)
+	msg.Header.Set(jobs.HeaderReplyTo, "_INBOX.caller.1")
+	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	r.relay(late, large)
+	for i, res := range r.results(early, late, large) {
+		want := []struct {
+			code  jobs.Code
+			stage jobs.Stage
+		}{{jobs.CodeContextOverflow, jobs.StagePrefill}, {jobs.CodeContextOverflow, jobs.StageDecode}, {jobs.CodeInvalid, jobs.StageDecode}}[i]
+		if res.Status != jobs.Failed || res.Error.Code != want.code || res.Error.Stage != want.stage {
+			t.Errorf("result = %+v, error %+v", res, res.Error)
+		}
+		r.letter(want.stage, res.JobID)
+	}
+	if n := done.times(); n != 3 {
+		t.Errorf("%d runs, want each job to run once", n)
+	}
+	<-inbox // the caller is told
+}
+
+// deliver takes a job as often as it takes to use up its attempts, without doing anything.
+func (r *rig) deliver(role jobs.Stage, times int) {
+	r.t.Helper()
+	stream, cfg := consumer(r.timing, role, testModel, jobs.Batch)
+	c, err := r.js.Consumer(r.t.Context(), stream, cfg.Durable)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for range times {
+		msg, err := c.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if err := msg.Nak(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if err := r.nc.Flush(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A job that has used up its attempts, by killing its workers, is not run again.
+func TestBuryBeforeExecuting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	poison, lame := testJob(jobs.Batch), testJob(jobs.Batch)
+	r.relay(poison)
+	r.deliver(jobs.RoleDecode, jobs.MaxAttempts(jobs.StageDecode))
+	r.submit(lame)
+	r.deliver(jobs.RolePrefill, jobs.MaxAttempts(jobs.StagePrefill))
+	var prefills, decodes book
+	r.start(jobs.RoleDecode, 1, decodes.note(answer))
+	r.start(jobs.RolePrefill, 1, prefills.note(passOn))
+	found := r.results(poison, lame)
+	if res := found[0]; res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || res.Attempts.Decode != 3 {
+		t.Errorf("result = %+v, error %+v", res, res.Error)
+	}
+	if res := found[1]; res.Method != jobs.MethodFallback || res.Decision != "prefill failed twice" {
+		t.Errorf("result = %+v", res)
+	}
+	r.letter(jobs.StageDecode, poison.ID)
+	if ran, _ := decodes.list(); prefills.times() != 0 || !slices.Equal(ran, []string{"fallback " + lame.ID}) {
+		t.Errorf("ran %d prefills and %q", prefills.times(), ran)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		switch done.times() {
+		case 1:
+			panic("a prompt: " + task.Job.Prompt)
+		case 2:
+			return jobs.Outcome{}, nil // neither hop nor result
+		}
+		var m map[string]int
+		m["x"] = 1
+		return jobs.Outcome{}, nil
+	}))
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	res := r.results(j)[0]
+	if res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || !strings.Contains(res.Error.Message, "nil map") {
+		t.Errorf("result = %+v, error %+v", res, res.Error)
+	}
+	if n := done.times(); n != 3 {
+		t.Errorf("%d runs, want 3", n)
+	}
+}
+
+// What cannot be read becomes a dead letter, whoever it may have come from is told, and the next job runs.
+func TestUnreadableMessages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	good, garbage, future, liar := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
+	subject := func(j *jobs.Job) string { return jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID) }
+	r.publish(subject(garbage), "1", []byte("\x00garbage"))
+	r.publish(subject(future), "2", fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":"user","batch":"batch","id":%q}}`, future.ID))
+	strange := jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "no-uuid")
+	r.publish(strange, "3", []byte(`{}`))
+	r.publish(subject(liar), "4", &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *liar})
+	r.relay(good)
+	var done book
+	r.start(jobs.RoleDecode, 1, done.note(answer))
+	found := r.results(good, future, liar)
+	for _, res := range found[1:] {
+		if res.Status != jobs.Failed || res.Error.Code != jobs.CodeInvalid {
+			t.Errorf("result = %+v, error %+v", res, res.Error)
+		}
+	}
+	done.once(t, jobs.StageDecode, []*jobs.Job{good})
+	for id, raw := range map[string]string{garbage.ID: "\x00garbage", "no-uuid": "{}"} {
+		var letter DeadLetter
+		if err := json.Unmarshal(r.letter(jobs.StageDecode, id).Data, &letter); err != nil {
+			t.Fatal(err)
+		}
+		if string(letter.Raw) != raw || letter.Code != jobs.CodeInvalid || letter.Message == "" || letter.Job.ID != "" {
+			t.Errorf("dead letter = %+v", letter)
+		}
+	}
+}
+
+func TestServerRestartInMidBatch(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()})
+	var done book
+	some := make(chan struct{}, 100)
+	slow := func(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
+		return func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			<-time.After(20 * time.Millisecond)
+			defer func() { some <- struct{}{} }()
+			return run(ctx, task)
+		}
+	}
+	r.start(jobs.RolePrefill, 3, done.note(slow(passOn)))
+	r.start(jobs.RoleDecode, 3, done.note(slow(answer)))
+	list := several(50, jobs.Batch)
+	r.submit(list...)
+	for range 2 {
+		for range 15 {
+			<-some
+		}
+		if err := r.server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, res := range r.results(list...) {
+		if res.Status != jobs.Succeeded {
+			t.Errorf("result = %+v", res)
+		}
+	}
+}
+
+// A consumer that somebody deleted is there again, and the jobs are done.
+func TestDeletedConsumer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start(jobs.RoleDecode, 1, answer)
+	r.asking(jobs.RoleDecode, 2)
+	if err := r.js.DeleteConsumer(t.Context(), StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, jobs.Batch)); err != nil {
+		t.Fatal(err)
+	}
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	r.results(j)
+}
