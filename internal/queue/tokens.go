@@ -21,6 +21,8 @@ type TokenStream struct {
 // Tokens begins to listen for the text of a job that is going to be submitted with Stream set. When it
 // returns the server knows of it, so no piece of a job submitted afterwards is missed. Close must be called.
 func (c *Client) Tokens(ctx context.Context, batch, jobID string) (*TokenStream, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	sub, err := c.nc.SubscribeSync(jobs.TokensSubject(c.user, batch, jobID))
 	if err == nil {
 		if err = c.nc.FlushWithContext(ctx); err == nil {

@@ -1,0 +1,213 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+func TestCancelQueued(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	inbox := r.nc.NewInbox()
+	copies := r.inbox(inbox)
+	j, waits := testJob(jobs.Batch), testJob(jobs.Batch)
+	if err := c.Submit(t.Context(), j, SubmitOptions{ReplyTo: inbox}); err != nil {
+		t.Fatal(err)
+	}
+	r.relay(waits)
+	for i, want := range []Cancelled{{j.ID, WasQueued, jobs.Cancelled}, {j.ID, WasFinished, jobs.Cancelled}} {
+		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != want {
+			t.Errorf("Cancel, time %d = %+v, %v; want %+v", i+1, got, err, want)
+		}
+	}
+	if got, err := c.Cancel(t.Context(), waits.ID); err != nil || got.Was != WasQueued {
+		t.Errorf("Cancel in the relay = %+v, %v", got, err)
+	}
+	for _, res := range r.results(j, waits) {
+		if res.Status != jobs.Cancelled || res.Error.Code != jobs.CodeCancelled {
+			t.Errorf("result = %+v, want cancelled", res)
+		}
+	}
+	if res, err := c.Await(patient(t), j.ID); err != nil || res.Status != jobs.Cancelled {
+		t.Errorf("Await = %+v, %v", res, err)
+	}
+	if m := <-copies; len(m.Data) == 0 || len(copies) != 0 {
+		t.Errorf("the inbox got %q and %d more, want one copy", m.Data, len(copies))
+	}
+	// The workers that come later find nothing to do.
+	var done book
+	r.start(jobs.RoleDecode, 1, done.note(answer))
+	r.start(jobs.RolePrefill, 1, done.note(passOn))
+	last := testJob(jobs.Batch)
+	r.submit(last)
+	r.result(last)
+	if n := done.times(); n != 2 {
+		t.Errorf("%d runs, want the two of the last job", n)
+	}
+}
+
+// Cancelling a job that runs returns when the engine has stopped.
+func TestCancelRunning(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []jobs.Stage{jobs.StagePrefill, jobs.StageDecode} {
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c := r.client()
+			begun, ended := make(chan struct{}), make(chan error, 1)
+			block := func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+				close(begun)
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return jobs.Outcome{}, context.Cause(ctx)
+			}
+			j := testJob(jobs.Interactive)
+			if stage == jobs.StagePrefill {
+				r.start(jobs.RoleDecode, 1, answer)
+				r.start(jobs.RolePrefill, 1, block)
+				r.submit(j)
+			} else {
+				r.start(jobs.RoleDecode, 1, block)
+				r.relay(j)
+			}
+			<-begun
+			got, err := c.Cancel(t.Context(), j.ID)
+			if want := (Cancelled{j.ID, WasRunning, jobs.Cancelled}); err != nil || got != want {
+				t.Errorf("Cancel = %+v, %v; want %+v", got, err, want)
+			}
+			select {
+			case cause := <-ended:
+				if !errors.Is(cause, jobs.ErrCancelled) {
+					t.Errorf("cause = %v, want ErrCancelled", cause)
+				}
+			default:
+				t.Error("Cancel returned while the engine was still running")
+			}
+			if res := r.results(j)[0]; res.Status != jobs.Cancelled {
+				t.Errorf("result = %+v", res)
+			}
+			if n := r.waiting(StreamDLQ); n != 0 {
+				t.Errorf("%d dead letters", n)
+			}
+		})
+	}
+}
+
+// A worker that does not stop does not hold up the caller for ever.
+func TestCancelStubborn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.timing.CancelWait = 50 * time.Millisecond
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		close(begun)
+		<-goOn
+		return answer(ctx, task)
+	})
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	got, err := NewClient(r.connect(), "user").Cancel(t.Context(), j.ID)
+	if err != nil || got.Was != WasRunning {
+		t.Errorf("Cancel = %+v, %v; want running", got, err)
+	}
+	close(goOn)
+	if res := r.results(j)[0]; res.Status != jobs.Cancelled {
+		t.Errorf("result = %+v, want cancelled whatever the worker did afterwards", res)
+	}
+}
+
+func TestCancelFinished(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	j := testJob(jobs.Batch)
+	r.finish(j)
+	for range 2 {
+		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != (Cancelled{j.ID, WasFinished, jobs.Succeeded}) {
+			t.Errorf("Cancel = %+v, %v; want finished", got, err)
+		}
+	}
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded {
+		t.Errorf("result = %+v, want it unchanged", res)
+	}
+	// A result is there and the job still queued: a worker died between the two. The cancel cleans up.
+	left := testJob(jobs.Batch)
+	r.relay(left)
+	r.finish(left)
+	if got, err := c.Cancel(t.Context(), left.ID); err != nil || got != (Cancelled{left.ID, WasFinished, jobs.Succeeded}) {
+		t.Errorf("Cancel = %+v, %v; want finished", got, err)
+	}
+	if n := r.waiting(StreamRelay); n != 0 {
+		t.Errorf("%d jobs in the relay", n)
+	}
+}
+
+func TestCancelRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := testJob(jobs.Batch)
+	r.submit(j)
+	_, err := r.client().Cancel(t.Context(), jobs.NewID())
+	wantError(t, err, jobs.CodeInvalid, "unknown")
+	_, err = r.client().Cancel(t.Context(), ">")
+	wantError(t, err, jobs.CodeInvalid, "UUID")
+	_, err = NewClient(r.Conn, "somebody else").Cancel(t.Context(), j.ID)
+	wantError(t, err, jobs.CodeInvalid, "unknown to user somebody else")
+	if n := r.waiting(StreamIntake); n != 1 {
+		t.Errorf("%d jobs in the intake, want 1", n)
+	}
+}
+
+func TestCancelBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	list := input(30)
+	other := testJob(jobs.Batch)
+	begun := make(chan struct{}, 1)
+	r.finish(list[0])
+	r.relay(list[1])
+	r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return jobs.Outcome{}, context.Cause(ctx)
+	}, func(cfg *WorkerConfig) { cfg.Describe = func() Presence { return Presence{State: StateReady} } })
+	<-begun
+	r.relay(list[2:5]...)
+	r.submit(list[5:]...)
+	r.submit(other)
+
+	ended, err := c.CancelBatch(t.Context(), list[0].Batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[Was]int{}
+	for _, e := range ended {
+		count[e.Was]++
+	}
+	if len(ended) != 29 || count[WasRunning] < 1 || count[WasFinished] != 0 {
+		t.Errorf("%d jobs were ended: %v; want 29, the one at the worker among them", len(ended), count)
+	}
+	for i, j := range list {
+		want := jobs.Cancelled
+		if i == 0 {
+			want = jobs.Succeeded
+		}
+		if res := r.result(j); res.Status != want {
+			t.Errorf("job %d: status %s, want %s", i, res.Status, want)
+		}
+	}
+	again, err := c.CancelBatch(t.Context(), list[0].Batch)
+	if err != nil || len(again) != 0 {
+		t.Errorf("cancelling again ended %d jobs, %v", len(again), err)
+	}
+	if _, err := c.Cancel(t.Context(), other.ID); err != nil {
+		t.Errorf("the other batch's job is gone: %v", err)
+	}
+}

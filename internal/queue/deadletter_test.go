@@ -1,0 +1,219 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"tandem/internal/jobs"
+)
+
+// brokenFor is a decode whose engine refuses every job until mended is set.
+func brokenFor(mended *atomic.Bool) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
+	return func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		if !mended.Load() {
+			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "the engine says no")
+		}
+		return answer(ctx, t)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var never atomic.Bool
+	r.start(jobs.RoleDecode, 1, brokenFor(&never))
+	list := input(3)
+	other := testJob(jobs.Batch, func(j *jobs.Job) { j.User = "other" })
+	for _, j := range append(list, other) { // one after the other, so that their order is known
+		r.relay(j)
+		if res := r.result(j); res.Status != jobs.Failed || res.Error.Code != jobs.CodeEngineRefused {
+			t.Fatalf("result = %+v", res)
+		}
+	}
+	listed := func(f LetterFilter) (found []string) {
+		t.Helper()
+		for l, err := range r.DeadLetters(t.Context(), f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, l.JobID)
+		}
+		return found
+	}
+	for _, tt := range []struct {
+		filter LetterFilter
+		want   int
+	}{
+		{LetterFilter{}, 4}, {LetterFilter{User: "user"}, 3}, {LetterFilter{Batch: list[0].Batch}, 3}, {LetterFilter{User: "other"}, 1},
+		{LetterFilter{Model: testModel}, 4}, {LetterFilter{Model: "none:1b"}, 0},
+		{LetterFilter{Stage: jobs.StageDecode}, 4}, {LetterFilter{Stage: jobs.StagePrefill}, 0},
+	} {
+		if got := listed(tt.filter); len(got) != tt.want {
+			t.Errorf("DeadLetters(%+v) = %d letters, want %d", tt.filter, len(got), tt.want)
+		}
+	}
+	if got := listed(LetterFilter{}); got[0] != list[0].ID || got[3] != other.ID {
+		t.Errorf("order = %q", got)
+	}
+
+	l, err := r.DeadLetter(t.Context(), list[1].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.JobID != list[1].ID || l.Model != testModel || l.Stage != jobs.StageDecode || l.Code != jobs.CodeEngineRefused ||
+		l.Job.Prompt != list[1].Prompt || l.BuriedAt.IsZero() || l.Worker == "" {
+		t.Errorf("letter = %+v", l)
+	}
+	if err := r.DropDeadLetter(t.Context(), list[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.DeadLetter(t.Context(), list[1].ID)
+	wantError(t, err, jobs.CodeInvalid, "no dead letter", list[1].ID)
+	wantError(t, r.DropDeadLetter(t.Context(), list[1].ID), jobs.CodeInvalid, "no dead letter")
+	wantError(t, r.DropDeadLetter(t.Context(), ">"), jobs.CodeInvalid, "UUID")
+	if got := listed(LetterFilter{}); len(got) != 3 {
+		t.Errorf("%d letters after dropping one of 4", len(got))
+	}
+}
+
+// A replay is one new job however often it is asked for, and whoever asks for the old job gets its result.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	var mended atomic.Bool
+	var done book
+	r.start(jobs.RoleDecode, 1, done.note(brokenFor(&mended)))
+	r.start(jobs.RolePrefill, 1, passOn)
+	list := input(2)
+	r.submit(list...)
+	for res, err := range c.AwaitBatch(patient(t), list[0].Batch, ids(list)) {
+		if err != nil || res.Status != jobs.Failed {
+			t.Fatalf("result = %+v, %v", res, err)
+		}
+	}
+	old := list[0]
+	first, again, err := r.Replay(t.Context(), old.ID)
+	if err != nil || again || first == old.ID {
+		t.Fatalf("Replay = %s, %t, %v", first, again, err)
+	}
+	if res, err := c.Await(patient(t), old.ID); err != nil || res.JobID != first || res.Status != jobs.Failed || res.ReplayOf != old.ID {
+		t.Errorf("Await of the old job = %+v, %v; want the failed replay", res, err)
+	}
+
+	mended.Store(true)
+	if id, again, err := r.Replay(t.Context(), old.ID); err != nil || !again || id != first {
+		t.Errorf("replaying again = %s, %t, %v; want %s, again", id, again, err, first)
+	}
+	var news, agains atomic.Int32
+	var all sync.WaitGroup
+	for range 6 { // the replay failed too, and is itself replayed by several at once
+		all.Go(func() {
+			_, again, err := r.Replay(t.Context(), first)
+			switch {
+			case err != nil:
+				t.Errorf("Replay: %v", err)
+			case again:
+				agains.Add(1)
+			default:
+				news.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if news.Load() != 1 || agains.Load() != 5 {
+		t.Errorf("%d new replays and %d that were there, want 1 and 5", news.Load(), agains.Load())
+	}
+	res, err := c.Await(patient(t), old.ID)
+	if err != nil || res.Status != jobs.Succeeded || res.ReplayOf != first || res.CustomID != old.CustomID || res.Batch != old.Batch {
+		t.Errorf("Await = %+v, %v; want the second replay's", res, err)
+	}
+	if got, err := c.Result(t.Context(), old.ID); err != nil || got.JobID != res.JobID {
+		t.Errorf("Result = %+v, %v", got, err)
+	}
+	status := map[jobs.Status]int{}
+	for res, err := range c.AwaitBatch(patient(t), old.Batch, ids(list)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		status[res.Status]++
+	}
+	if status[jobs.Succeeded] != 1 || status[jobs.Failed] != 1 {
+		t.Errorf("AwaitBatch = %v, want one succeeded by replay, and one failed", status)
+	}
+	if n := done.times(); n != 4 {
+		t.Errorf("decode ran %d times, want 4: two jobs and two replays", n)
+	}
+}
+
+// Awaiting a batch follows a replay that is still to come.
+func TestAwaitBatchFollowsReplay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	var mended atomic.Bool
+	decode := r.start(jobs.RoleDecode, 1, brokenFor(&mended))
+	list := input(2)
+	r.finish(list[0])
+	r.relay(list[1])
+	r.result(list[1])
+	if err := decode.stop(); err != nil {
+		t.Fatal(err)
+	}
+	replay, _, err := r.Replay(t.Context(), list[1].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Result(t.Context(), list[1].ID)
+	wantError(t, err, jobs.CodeTimeout, replay, string(PlaceIntake))
+	mended.Store(true)
+	var got []string
+	for res, err := range c.AwaitBatch(patient(t), list[0].Batch, ids(list)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, res.JobID); len(got) == 1 {
+			r.start(jobs.RoleDecode, 1, brokenFor(&mended))
+			r.start(jobs.RolePrefill, 1, passOn)
+		}
+	}
+	if len(got) != 2 || got[0] != list[0].ID || got[1] != replay {
+		t.Errorf("AwaitBatch = %q, want %q", got, []string{list[0].ID, replay})
+	}
+	if cancelled, err := c.Cancel(t.Context(), list[1].ID); err != nil || cancelled.JobID != replay || cancelled.Was != WasFinished {
+		t.Errorf("Cancel of a replayed job = %+v, %v; want its replay, finished", cancelled, err)
+	}
+}
+
+func TestReplayRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := jobs.NewID()
+	_, _, err := r.Replay(t.Context(), id)
+	wantError(t, err, jobs.CodeInvalid, "no dead letter")
+	letter := DeadLetter{Code: jobs.CodeInvalid, Message: "no JSON", Raw: []byte("{")}
+	if err := r.Bury(t.Context(), jobs.StagePrefill, testModel, id, letter); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = r.Replay(t.Context(), id)
+	wantError(t, err, jobs.CodeInvalid, "could not be read", id)
+	if l, err := r.DeadLetter(t.Context(), id); err != nil || string(l.Raw) != "{" || l.JobID != id {
+		t.Errorf("DeadLetter = %+v, %v", l, err)
+	}
+	_, err = r.client().Result(t.Context(), id)
+	wantError(t, err, jobs.CodeInvalid, "dead-letter")
+}
+
+func TestReplayID(t *testing.T) {
+	id := jobs.NewID()
+	a, b := replayID(id), replayID(replayID(id))
+	if a != replayID(id) || a == b || a == id {
+		t.Errorf("replay ids %s, %s of %s", a, b, id)
+	}
+	j := testJob(jobs.Batch, func(j *jobs.Job) { j.ID, j.ReplayOf = a, id })
+	if err := j.Validate(); err != nil {
+		t.Errorf("a replay's id is not valid: %v", err)
+	}
+}
