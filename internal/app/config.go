@@ -29,7 +29,7 @@ type fileResolver map[string]any
 func (f fileResolver) Validate(app *kong.Application) error {
 	var known []string
 	_ = kong.Visit(app, func(node kong.Visitable, next kong.Next) error {
-		if flag, ok := node.(*kong.Flag); ok {
+		if flag, ok := node.(*kong.Flag); ok && isSetting(flag) {
 			known = append(known, flag.Name)
 		}
 		return next(nil)
@@ -43,7 +43,12 @@ func (f fileResolver) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve gives a flag's value, unless its environment variable is set.
+// isSetting reports whether a flag says how the program works, rather than what it should do now.
+func isSetting(flag *kong.Flag) bool {
+	return !slices.Contains([]string{"help", "version", "config", "print-config"}, flag.Name)
+}
+
+// Resolve gives a flag's value, unless its environment variable is set. An empty value leaves the default.
 func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, name := range flag.Envs {
 		if _, set := os.LookupEnv(name); set {
@@ -51,7 +56,7 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 		}
 	}
 	value, ok := f[flag.Name]
-	if !ok {
+	if !ok || value == nil || value == "" {
 		return nil, nil
 	}
 	if list, isList := value.([]any); isList {
@@ -69,7 +74,7 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 func PrintConfig(w io.Writer, ctx *kong.Context) error {
 	out := yaml.Node{Kind: yaml.MappingNode}
 	for _, flag := range ctx.Flags() {
-		if slices.Contains([]string{"help", "version", "config", "print-config"}, flag.Name) {
+		if !isSetting(flag) {
 			continue
 		}
 		var value yaml.Node

@@ -48,7 +48,7 @@ func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout
 	default:
 		err = runWorker(role, flags, stderr)
 	}
-	if err != nil && !errors.Is(err, ErrInterrupted) {
+	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	}
 	return ExitCode(err)
@@ -87,7 +87,10 @@ func runWorker(role jobs.Stage, flags WorkerFlags, stderr io.Writer) error {
 	}()
 
 	w, err := StartWorker(ctx, WorkerConfig{Role: role, Flags: flags, Log: log})
-	if err != nil {
+	switch {
+	case errors.Is(context.Cause(ctx), ErrInterrupted) && err != nil:
+		return nil // stopped before it had anything to drain
+	case err != nil:
 		return err
 	}
 	aborts <- w.Abort

@@ -123,20 +123,6 @@ func (s *system) submit(prompt string, more ...string) *process {
 	return s.submitter(slices.Concat([]string{"submit", "--json", "--model", model, "--temperature", "0", "--num-predict", "16"}, more, []string{prompt})...)
 }
 
-// detach submits a prompt and returns the job's id.
-func (s *system) detach(prompt string) string {
-	s.t.Helper()
-	p := s.submit(prompt, "--detach")
-	p.exits(0)
-	var job struct {
-		ID string `json:"job_id"`
-	}
-	if err := json.Unmarshal([]byte(p.stdout.String()), &job); err != nil || job.ID == "" {
-		s.t.Fatalf("submit --detach printed %q: %v", p.stdout.String(), err)
-	}
-	return job.ID
-}
-
 // result is the one that the call, which must end well, has printed.
 func (p *process) result() *jobs.Result {
 	p.t.Helper()
