@@ -15,7 +15,7 @@ import (
 	"tandem/internal/tinymodel"
 )
 
-func write(t *testing.T, name, content string) string {
+func write(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -25,7 +25,7 @@ func write(t *testing.T, name, content string) string {
 }
 
 // attachedTo starts a server as a stranger would, and attaches to it.
-func attachedTo(t *testing.T, args ...string) *Engine {
+func attachedTo(t testing.TB, args ...string) *Engine {
 	t.Helper()
 	port, err := freePort()
 	if err != nil {
@@ -171,6 +171,22 @@ func TestFaults(t *testing.T) {
 				t.Errorf("error %v (%s), want %s that says %q", err, jobs.CodeOf(err), tt.code, tt.says)
 			}
 		})
+	}
+}
+
+// Builds of llama-server refuse schemas for chats of some models; the same prompt is then sent as tokens.
+func TestFormatThatTheChatRefuses(t *testing.T) {
+	e := fake(t, map[string]string{
+		"/v1/chat/completions": "HTTP 400\n{\"error\":{\"message\":\"Failed to initialize samplers: std::exception\"}}",
+		"/completion": "data: {\"content\":\"{}\"}\n\n" +
+			"data: {\"stop\":true,\"stop_type\":\"eos\",\"timings\":{\"cache_n\":2,\"prompt_n\":1,\"predicted_n\":1}}\n\n",
+	})
+	for think, warnings := range map[jobs.Think]int{"": 0, jobs.ThinkOff: 0, jobs.ThinkOn: 1, jobs.ThinkHigh: 1} {
+		r := ask("x", 1)
+		r.Format, r.Think = []byte(`"json"`), think
+		if c := generate(t, e, r); c.Text != "{}" || c.FinishReason != "stop" || len(c.Warnings) != warnings {
+			t.Errorf("think %q: %+v", think, c)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"tandem/internal/engine"
@@ -24,6 +25,9 @@ type call struct {
 
 // begin renders the request, checks that it fits and takes a slot for it. The caller ends the call.
 func (e *Engine) begin(ctx context.Context, req engine.Request) (*call, error) {
+	if strings.TrimSpace(req.Prompt) == "" && len(req.Messages) == 0 {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "prompt is empty; give a prompt or messages")
+	}
 	c := &call{chat: chatOf(req), progress: req.Progress, start: time.Now()}
 	if c.progress == nil {
 		c.progress = func() {}
@@ -93,7 +97,9 @@ func (c *call) prefill(ctx context.Context) error {
 		return nil
 	}
 	c.slot.expect(head)
-	body := prefillRequest{Prompt: head, Fields: []string{"timings", "stop"}, placement: in(c.slot)}
+	body := completionRequest{
+		Prompt: head, Fields: []string{"stop", "timings"}, sampling: sampling{NumPredict: new(0)}, placement: in(c.slot),
+	}
 	err := c.server.client.stream(ctx, c.server.endpoint, "/completion", body, c.progress, func(e *event) error {
 		if e.Timings != nil {
 			c.cached, c.computed, c.duration = e.Timings.Cached, e.Timings.Computed, milliseconds(e.Timings.PromptMS)

@@ -47,7 +47,7 @@ const maxAnswer = 64 << 20
 
 // call sends body, if there is one, and reads the answer into answer.
 func (c client) call(ctx context.Context, at endpoint, path string, body, answer any) error {
-	r, err := c.open(ctx, at, path, body)
+	r, err := c.open(ctx, at, path, body, false)
 	if err != nil {
 		return err
 	}
@@ -59,8 +59,9 @@ func (c client) call(ctx context.Context, at endpoint, path string, body, answer
 }
 
 // open sends body, if there is one, and returns the body of an answer with status 200. Closing it
-// early makes the server stop.
-func (c client) open(ctx context.Context, at endpoint, path string, body any) (io.ReadCloser, error) {
+// early makes the server stop. After a stream llama-server ends the connection without having said so,
+// and the next request on it would fail: so we say it.
+func (c client) open(ctx context.Context, at endpoint, path string, body any, stream bool) (io.ReadCloser, error) {
 	method, payload := http.MethodGet, []byte(nil)
 	if body != nil {
 		var err error
@@ -73,6 +74,7 @@ func (c client) open(ctx context.Context, at endpoint, path string, body any) (i
 	if err != nil {
 		return nil, fmt.Errorf("make request for %s: %w", path, err)
 	}
+	req.Close = stream
 	req.Header.Set("Content-Type", "application/json")
 	if at.key != "" {
 		req.Header.Set("Authorization", "Bearer "+at.key)

@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ var _ engine.Engine = (*Engine)(nil)
 // New returns; Load waits for it. Close the engine after use.
 func New(o Options) (*Engine, error) {
 	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := o.makeFolders(); err != nil {
 		return nil, err
 	}
 	e := &Engine{options: o, client: newClient(o.HTTP), digests: newDigests(o.StateDir, o.Log)}
@@ -93,11 +97,10 @@ func (e *Engine) Load(ctx context.Context) error {
 	}
 }
 
-// failed passes on the error of a request. If the server may be gone, it is asked again what it
-// is before the next request, and what its slots held is forgotten.
+// failed passes on the error of a request. If it comes from the connection, not from the server, the
+// server may be another one next time: what its slots hold is forgotten.
 func (e *Engine) failed(s *server, err error) error {
-	switch jobs.CodeOf(err) {
-	case jobs.CodeEngineUnreachable, jobs.CodeEngineFailed:
+	if failure, ok := errors.AsType[*jobs.Error](err); ok && failure.Err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.server == s {

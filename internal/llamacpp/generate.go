@@ -54,57 +54,84 @@ func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.E
 
 // decode generates the text. The server finds all tokens but the last in the slot and computes that one.
 func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion, error) {
-	var (
-		text, thinking strings.Builder
-		result         engine.Completion
-		took           timings
-	)
 	c.slot.expect(c.head())
 	c.chat.placement = in(c.slot)
-	err := c.server.client.stream(ctx, c.server.endpoint, "/v1/chat/completions", c.chat, c.progress, func(e *event) error {
-		if e.Timings != nil {
-			took = *e.Timings
+	a := answer{emit: emit, start: c.start}
+	err := c.server.client.stream(ctx, c.server.endpoint, "/v1/chat/completions", c.chat, c.progress, a.take)
+	if c.chat.ResponseFormat != nil && err != nil && strings.Contains(err.Error(), noSampler) {
+		if _, asked := c.chat.TemplateArgs["reasoning_effort"]; asked || c.chat.TemplateArgs["enable_thinking"] == true {
+			a.Warnings = append(a.Warnings, "llama-server cannot have this model think before an answer in the wanted format")
 		}
-		for _, choice := range e.Choices {
-			if choice.FinishReason != "" {
-				result.FinishReason = choice.FinishReason
-			}
-			d := choice.Delta
-			if d.Content == "" && d.Reasoning == "" {
-				continue
-			}
-			if result.FirstToken == 0 {
-				result.FirstToken = time.Since(c.start)
-			}
-			text.WriteString(d.Content)
-			thinking.WriteString(d.Reasoning)
-			for _, piece := range [...][2]string{{"", d.Reasoning}, {d.Content, ""}} {
-				if piece == [2]string{} {
-					continue
-				}
-				if err := emit(piece[0], piece[1]); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
+		err = c.server.client.stream(ctx, c.server.endpoint, "/completion", completionOf(c.prompt, c.chat), c.progress, a.take)
+	}
 	if err != nil {
 		return engine.Completion{}, err
 	}
-	if result.FinishReason == "" {
+	if a.FinishReason == "" {
 		return engine.Completion{}, jobs.Errorf(jobs.CodeEngineFailed, "llama-server's answer ended without a reason; see its log")
 	}
 	c.slot.held = c.prompt
-	result.Text, result.Thinking = text.String(), thinking.String()
-	result.PromptTokens, result.GeneratedTokens = len(c.prompt), took.Generated
-	result.ComputedTokens = c.computed + took.Computed
-	result.CachedTokens = max(0, len(c.prompt)-result.ComputedTokens)
-	result.PrefillDuration = c.duration + milliseconds(took.PromptMS)
-	result.DecodeDuration = milliseconds(took.PredictMS)
-	if used := took.Cached + took.Computed; used != len(c.prompt) {
-		result.Warnings = append(result.Warnings, fmt.Sprintf(
+	a.Text, a.Thinking = a.text.String(), a.thinking.String()
+	a.PromptTokens, a.GeneratedTokens = len(c.prompt), a.took.Generated
+	a.ComputedTokens = c.computed + a.took.Computed
+	a.CachedTokens = max(0, len(c.prompt)-a.ComputedTokens)
+	a.PrefillDuration = c.duration + milliseconds(a.took.PromptMS)
+	a.DecodeDuration = milliseconds(a.took.PredictMS)
+	if used := a.took.Cached + a.took.Computed; used != len(c.prompt) {
+		a.Warnings = append(a.Warnings, fmt.Sprintf(
 			"llama-server read the prompt as %d tokens where prefill counted %d, so its cache was of little use", used, len(c.prompt)))
 	}
-	return result, nil
+	return a.Completion, nil
+}
+
+// noSampler is how llama-server refuses a chat with a format before it computes anything, if its grammar
+// for the answer begins with the end of the prompt and the model's tokenizer reads that differently. With
+// 0.7.0 this meets every SentencePiece model, and others in other builds (llama.cpp issues 22396, 23775). The same
+// prompt and schema are then sent as tokens, which is equal for models that do not think.
+const noSampler = "Failed to initialize samplers"
+
+// answer gathers what is generated.
+type answer struct {
+	engine.Completion
+	emit           engine.Emit
+	start          time.Time
+	text, thinking strings.Builder
+	took           timings
+}
+
+func (a *answer) take(e *event) error {
+	if e.Timings != nil {
+		a.took = *e.Timings
+	}
+	if e.StopType != "" {
+		a.finish(e.StopType == "limit")
+	}
+	text, thinking := e.Content, ""
+	for _, choice := range e.Choices {
+		if r := choice.FinishReason; r != "" {
+			a.finish(r == "length")
+		}
+		text, thinking = text+choice.Delta.Content, thinking+choice.Delta.Reasoning
+	}
+	if a.FirstToken == 0 && text+thinking != "" {
+		a.FirstToken = time.Since(a.start)
+	}
+	if thinking != "" {
+		a.thinking.WriteString(thinking)
+		if err := a.emit("", thinking); err != nil {
+			return err
+		}
+	}
+	if text != "" {
+		a.text.WriteString(text)
+		return a.emit(text, "")
+	}
+	return nil
+}
+
+func (a *answer) finish(limit bool) {
+	a.FinishReason = "stop"
+	if limit {
+		a.FinishReason = "length"
+	}
 }

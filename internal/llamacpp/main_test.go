@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tandem/internal/engine"
+	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
 
@@ -45,46 +45,22 @@ func own(file string) {
 	select {}
 }
 
-// llamaServer is a real llama-server, found or fetched by scripts/engines.sh.
-var llamaServer = sync.OnceValues(func() (string, error) {
-	cmd := exec.Command("../../scripts/engines.sh")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("scripts/engines.sh, which finds or fetches llama-server: %w", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if path, ok := strings.CutPrefix(line, "TANDEM_LLAMA_SERVER="); ok {
-			return strings.TrimSpace(path), nil
-		}
-	}
-	return "", fmt.Errorf("scripts/engines.sh did not say where llama-server is:\n%s", out)
-})
-
-func binary(t *testing.T) string {
+func binary(t testing.TB) string {
 	t.Helper()
-	path, err := llamaServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return standintest.Engines(t).LlamaServer
 }
 
 // tokenizers are the two kinds that every model has one of.
 var tokenizers = []tinymodel.Tokenizer{tinymodel.BPE, tinymodel.SentencePiece}
 
-// model writes a small model with random weights.
-func model(t *testing.T, tokenizer tinymodel.Tokenizer) string {
+// model is the file of a small model with random weights.
+func model(t testing.TB, tokenizer tinymodel.Tokenizer) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), string(tokenizer)+".gguf")
-	if err := tinymodel.WriteFile(path, tinymodel.Tiny(tokenizer)); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return standintest.ModelFile(t, tinymodel.Tiny(tokenizer))
 }
 
 // supervised starts a real server for a small model and waits until it serves.
-func supervised(t *testing.T, o Options) *Engine {
+func supervised(t testing.TB, o Options) *Engine {
 	t.Helper()
 	o.Binary, o.Threads = binary(t), 1
 	if o.ModelFile == "" {
@@ -144,18 +120,25 @@ func generate(t *testing.T, e *Engine, r engine.Request) engine.Completion {
 	return c
 }
 
-// evict fills every slot with something else, so that what comes next is computed cold.
+// evict makes what comes next be computed cold.
 func evict(t *testing.T, e *Engine) {
 	t.Helper()
-	s, err := e.connect(t.Context())
-	if err != nil {
+	if err := forget(t.Context(), e); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// forget fills every slot with something else.
+func forget(ctx context.Context, e *Engine) error {
+	s, err := e.connect(ctx)
+	if err != nil {
+		return err
 	}
 	for id := range s.slots {
 		body := map[string]any{"prompt": []int32{5}, "n_predict": 1, "id_slot": id, "cache_prompt": false}
 		var answer struct{}
-		if err := s.client.call(t.Context(), s.endpoint, "/completion", body, &answer); err != nil {
-			t.Fatal(err)
+		if err := s.client.call(ctx, s.endpoint, "/completion", body, &answer); err != nil {
+			return err
 		}
 	}
 	s.pool.mu.Lock()
@@ -163,10 +146,11 @@ func evict(t *testing.T, e *Engine) {
 	for _, slot := range s.pool.slots {
 		slot.held = nil
 	}
+	return nil
 }
 
 // until waits for a condition, asking often.
-func until(t *testing.T, what string, ok func() bool) {
+func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -2,11 +2,13 @@ package llamacpp
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"tandem/internal/jobs"
 )
@@ -75,6 +77,23 @@ func (o *Options) check() error {
 		return jobs.Errorf(jobs.CodeModelMissing, "read model file: %w", err)
 	} else if !info.Mode().IsRegular() {
 		return jobs.Errorf(jobs.CodeModelMissing, "model file %s is not a file; name the GGUF file itself", o.ModelFile)
+	}
+	return nil
+}
+
+// makeFolders makes the folders that will be written to, for their owner only.
+func (o *Options) makeFolders() error {
+	folders := []string{o.StateDir}
+	if o.LogFile != "" {
+		folders = append(folders, filepath.Dir(o.LogFile))
+	}
+	for _, dir := range folders {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make folder for the engine: %w", err)
+		}
 	}
 	return nil
 }

@@ -9,13 +9,27 @@ import (
 )
 
 // chatRequest is the body of /v1/chat/completions, and of /apply-template, which renders what the
-// former would read. Fields that are nil are left to the server.
+// former would read.
 type chatRequest struct {
 	Messages        []chatMessage   `json:"messages"`
 	TemplateArgs    map[string]any  `json:"chat_template_kwargs,omitempty"`
 	ReasoningFormat string          `json:"reasoning_format"`
 	ResponseFormat  *responseFormat `json:"response_format,omitempty"`
+	sampling
+	placement
+}
 
+// completionRequest is the body of /completion: tokens as they are, without any template.
+type completionRequest struct {
+	Prompt []int32         `json:"prompt"`
+	Schema json.RawMessage `json:"json_schema,omitempty"`
+	Fields []string        `json:"response_fields"` // of the last event, or the whole prompt would come back
+	sampling
+	placement
+}
+
+// sampling is how tokens are chosen, and how many. What is nil is left to the server.
+type sampling struct {
 	Temperature   *float64 `json:"temperature,omitempty"`
 	Seed          *uint32  `json:"seed,omitempty"`
 	NumPredict    *int     `json:"n_predict,omitempty"`
@@ -24,8 +38,6 @@ type chatRequest struct {
 	MinP          *float64 `json:"min_p,omitempty"`
 	RepeatPenalty *float64 `json:"repeat_penalty,omitempty"`
 	Stop          []string `json:"stop,omitempty"`
-
-	placement
 }
 
 type chatMessage struct {
@@ -43,15 +55,7 @@ type jsonSchema struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// prefillRequest is the body of /completion for the tokens of a prompt and nothing generated.
-type prefillRequest struct {
-	Prompt     []int32  `json:"prompt"`
-	NumPredict int      `json:"n_predict"`       // 0
-	Fields     []string `json:"response_fields"` // or the whole prompt would come back
-	placement
-}
-
-// placement is what both kinds of request say: which slot, and that the answer is a stream of events.
+// placement is which slot computes a request, and that the answer is a stream of events.
 type placement struct {
 	Slot           int  `json:"id_slot"`
 	CachePrompt    bool `json:"cache_prompt"`
@@ -68,8 +72,10 @@ func chatOf(r engine.Request) chatRequest {
 	o := r.Options
 	c := chatRequest{
 		ReasoningFormat: "auto", // thinking apart, however the server was started
-		Temperature:     o.Temperature, NumPredict: o.NumPredict, TopP: o.TopP, TopK: o.TopK, MinP: o.MinP,
-		RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,
+		sampling: sampling{
+			Temperature: o.Temperature, NumPredict: o.NumPredict, TopP: o.TopP, TopK: o.TopK, MinP: o.MinP,
+			RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,
+		},
 	}
 	if o.Seed != nil {
 		seed := uint32(*o.Seed) // llama-server's seeds have 32 bits; its -1, like ours, is a random one
@@ -98,4 +104,17 @@ func chatOf(r engine.Request) chatRequest {
 		c.ResponseFormat = &responseFormat{Type: "json_schema", Schema: &jsonSchema{Name: "answer", Schema: f}}
 	}
 	return c
+}
+
+// completionOf writes tokens as a request, for a chat that could not be: what the chat's own schema
+// asks for applies from the first token on.
+func completionOf(prompt []int32, c chatRequest) completionRequest {
+	schema := json.RawMessage(`{"type":"object"}`)
+	if s := c.ResponseFormat.Schema; s != nil {
+		schema = s.Schema
+	}
+	return completionRequest{
+		Prompt: prompt, Schema: schema, Fields: []string{"stop", "stop_type", "timings"},
+		sampling: c.sampling, placement: c.placement,
+	}
 }

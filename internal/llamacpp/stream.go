@@ -15,8 +15,12 @@ type event struct {
 	Error   *apiError `json:"error"`
 	Timings *timings  `json:"timings"`
 
-	Stop bool `json:"stop"` // /completion: this is the last one
+	// Of /completion.
+	Content  string `json:"content"`
+	Stop     bool   `json:"stop"`      // this is the last one
+	StopType string `json:"stop_type"` // of the last one: eos, word or limit
 
+	// Of /v1/chat/completions.
 	Choices []struct {
 		Delta struct {
 			Content   string `json:"content"`
@@ -44,7 +48,7 @@ const done = "[DONE]"
 // returns an error. Progress is called for each event: they come with every batch of the prompt and every
 // token, but not while the server merely keeps the connection alive.
 func (c client) stream(ctx context.Context, at endpoint, path string, body any, progress func(), take func(*event) error) error {
-	r, err := c.open(ctx, at, path, body)
+	r, err := c.open(ctx, at, path, body, true)
 	if err != nil {
 		return err
 	}
