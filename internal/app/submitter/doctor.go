@@ -165,9 +165,11 @@ func checkWorker(ctx context.Context, e *examination, w queue.Presence) {
 		host = w.Machine
 	}
 	address := net.JoinHostPort(host, port)
-	switch err := askHealth(ctx, address, w); {
-	case err == nil:
+	switch status, err := askHealth(ctx, address, w); {
+	case err == nil && status == http.StatusOK:
 		e.ok(check, "http://%s/health says the same", address)
+	case err == nil:
+		e.add(levelFailed, check, fmt.Sprintf("http://%s/health answers with status %d", address, status), "see the worker's log on "+w.Machine)
 	case ip != nil && ip.IsLoopback():
 		e.ok(check, "its HTTP API is for its own machine only (%s)", w.HTTP)
 	default:
@@ -175,36 +177,33 @@ func checkWorker(ctx context.Context, e *examination, w queue.Presence) {
 	}
 }
 
-// askHealth asks a worker's HTTP API, and makes sure that it is that worker which answers.
-func askHealth(ctx context.Context, address string, w queue.Presence) error {
+// askHealth asks a worker's HTTP API for the status of its health. That another answers in its place,
+// or nobody, is an error.
+func askHealth(ctx context.Context, address string, w queue.Presence) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthPatience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/health", nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	direct := &http.Transport{DisableKeepAlives: true} // without any proxy
 	resp, err := direct.RoundTrip(req)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
 	var health struct {
-		Status  string     `json:"status"`
 		Model   string     `json:"model"`
 		Machine string     `json:"machine"`
 		Role    jobs.Stage `json:"role"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&health); err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return 0, fmt.Errorf("read answer: %w", err)
 	}
 	if health.Model != w.Model || health.Machine != w.Machine || health.Role != w.Role {
-		return fmt.Errorf("another answers: %s worker on %s for %s", health.Role, health.Machine, health.Model)
+		return 0, fmt.Errorf("another answers: %s worker on %s for %s", health.Role, health.Machine, health.Model)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %q", health.Status)
-	}
-	return nil
+	return resp.StatusCode, nil
 }
 
 // tryModel sends a small job through a model, end to end.

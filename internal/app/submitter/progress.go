@@ -82,13 +82,6 @@ func (p *progress) stage(where string) {
 	p.show()
 }
 
-// say prints a line of its own.
-func (p *progress) say(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.line(format, args...)
-}
-
 // stop takes the live line away.
 func (p *progress) stop() {
 	p.mu.Lock()

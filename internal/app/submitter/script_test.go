@@ -23,6 +23,7 @@ import (
 	"tandem/internal/app"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/ollama/ollamatest"
 	"tandem/internal/queue"
 )
 
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
+	alone := ollamatest.Start(t, ollamatest.Options{Model: "qwen3-coder:30b"})
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -45,6 +47,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("TANDEM_USER", "tester")
+			env.Setenv("OLLAMA", alone.URL())
 			env.Setenv("TANDEM_NATS", "nats://127.0.0.1:1") // nobody listens there
 			env.Setenv("GORACE", "atexit_sleep_ms=0")       // else each process takes a second to end under -race
 			r := newRig(filepath.Join(env.WorkDir, ".rig"))
@@ -53,7 +56,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"nats": rigged((*rig).startNATS), "nats-restart": rigged((*rig).restartNATS), "drift": rigged((*rig).drift),
+			"nats": rigged((*rig).startNATS), "nats-restart": rigged((*rig).restartNATS), "nats-new": rigged((*rig).newNATS), "drift": rigged((*rig).drift),
 			"worker": rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
 			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
@@ -121,6 +124,15 @@ func (r *rig) startNATS(ts *testscript.TestScript, args []string) (err error) {
 }
 
 func (r *rig) restartNATS(*testscript.TestScript, []string) error { return r.server.Restart(r.ctx) }
+
+// nats-new: puts a server with an empty store in the place of the one that runs.
+func (r *rig) newNATS(ts *testscript.TestScript, args []string) error {
+	r.server.Stop()
+	if err := os.RemoveAll(filepath.Join(r.dir, "nats")); err != nil {
+		return err
+	}
+	return r.startNATS(ts, args)
+}
 
 // drift: creates a stream otherwise than it should be.
 func (r *rig) drift(*testscript.TestScript, []string) error {
