@@ -127,5 +127,5 @@ func (c *Conn) subjects(ctx context.Context, stream, filter string) ([]string, e
 			return slices.Collect(maps.Keys(info.State.Subjects)), nil
 		}
 	}
-	return nil, jobs.Errorf(jobs.CodeNATS, "list subjects of stream %s: %w", stream, c.explain(err))
+	return nil, c.failed(ctx, err, "list subjects of stream %s", stream)
 }

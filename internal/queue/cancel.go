@@ -137,14 +137,14 @@ func (c *Conn) tell(ctx context.Context, list []*location) (map[string]bool, err
 	replies := make(chan *nats.Msg, 2*len(list))
 	sub, err := c.nc.ChanSubscribe(inbox+".*", replies)
 	if err != nil {
-		return nil, jobs.Errorf(jobs.CodeNATS, "tell workers: %w", err)
+		return nil, c.failed(ctx, err, "tell workers")
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	silent := map[string]bool{}
 	for _, l := range list {
 		silent[l.job.ID] = true
 		if err := c.nc.PublishRequest(jobs.CancelSubject(l.job.ID), inbox+"."+l.job.ID, nil); err != nil {
-			return nil, jobs.Errorf(jobs.CodeNATS, "tell workers: %w", err)
+			return nil, c.failed(ctx, err, "tell workers")
 		}
 	}
 	limit := time.NewTimer(c.timing.CancelWait)

@@ -44,7 +44,7 @@ func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) er
 	if err := c.checkModel(ctx, j); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, submitLimit, jobs.Errorf(jobs.CodeNATS, "NATS did not answer within %v", submitLimit))
+	ctx, cancel := context.WithTimeout(ctx, submitLimit)
 	defer cancel()
 	_, err := c.submit(ctx, j, opts.ReplyTo)
 	return err
@@ -63,7 +63,7 @@ func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
 			c.known.Store(name, true)
 			return nil
 		case !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound):
-			return jobs.Errorf(jobs.CodeNATS, "look up model: %w", c.explain(err))
+			return c.failed(ctx, err, "look up model %s", j.Model)
 		}
 	}
 	models, err := c.Models(ctx)
@@ -111,10 +111,10 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 		return err
 	})
 	if err != nil {
-		if cause, ok := errors.AsType[*jobs.Error](c.explain(err)); ok {
-			return false, cause
+		if e, ok := errors.AsType[*jobs.Error](err); ok {
+			return false, e
 		}
-		return false, jobs.Errorf(jobs.CodeNATS, "%w", err)
+		return false, c.failed(ctx, err, "NATS did not take the job")
 	}
 	return again, verdict
 }
@@ -136,7 +136,7 @@ func (c *Conn) refusal(ctx context.Context, subject string, refused error) (agai
 	if api.ErrorCode != storeFailed {
 		return false, jobs.Errorf(jobs.CodeNATS, "submit job: the NATS server refuses it: %w", refused), nil
 	}
-	there, err := c.last(ctx, StreamIntake, subject)
+	there, err := c.lastMsg(ctx, StreamIntake, subject)
 	if err != nil {
 		return false, nil, err
 	}

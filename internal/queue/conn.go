@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -27,7 +29,7 @@ type Config struct {
 	NKey   string // file with an nkey seed ("SU…")
 	TLSCA  string // PEM file of the authority that signed the server's certificate; the system's if empty
 	Name   string // shown by `nats server report connections`; its first word names the inboxes, for permissions
-	Timing Timing // the zero value is [DefaultTiming]
+	Timing Timing // what is zero is as in [DefaultTiming]
 	Log    *slog.Logger
 }
 
@@ -50,6 +52,16 @@ func DefaultTiming() Timing {
 	}
 }
 
+// filled has the defaults where t is zero.
+func (t Timing) filled() Timing {
+	d := DefaultTiming()
+	return Timing{
+		AckWait: cmp.Or(t.AckWait, d.AckWait), InProgressEvery: cmp.Or(t.InProgressEvery, d.InProgressEvery),
+		Beat: cmp.Or(t.Beat, d.Beat), PresenceTTL: cmp.Or(t.PresenceTTL, d.PresenceTTL),
+		DeadlineGrace: cmp.Or(t.DeadlineGrace, d.DeadlineGrace), CancelWait: cmp.Or(t.CancelWait, d.CancelWait),
+	}
+}
+
 // Conn is a connection to the queue. It reconnects for ever.
 type Conn struct {
 	nc     *nats.Conn
@@ -67,7 +79,7 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 	}
 	s, err := c.js.Stream(ctx, name)
 	if err != nil {
-		return nil, jobs.Errorf(jobs.CodeNATS, "open stream %s: %w", name, c.explain(err))
+		return nil, c.failed(ctx, err, "open stream %s", name)
 	}
 	c.opened.Store(name, s)
 	return s, nil
@@ -88,10 +100,7 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Timing == (Timing{}) {
-		cfg.Timing = DefaultTiming()
-	}
-	c := &Conn{log: cfg.Log, timing: cfg.Timing}
+	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled()}
 	opts, err := cfg.options(ctx, c.asyncError)
 	if err != nil {
 		return nil, err
@@ -195,7 +204,7 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has JetStream, but not for this account; enable it for the account in the server's configuration",
 			c.nc.ConnectedUrlRedacted())
 	case err != nil:
-		return jobs.Errorf(jobs.CodeNATS, "ask NATS at %s for JetStream: %w", c.nc.ConnectedUrlRedacted(), c.explain(err))
+		return c.failed(ctx, err, "ask NATS at %s for JetStream", c.nc.ConnectedUrlRedacted())
 	}
 	return nil
 }
@@ -217,7 +226,16 @@ func (c *Conn) explain(err error) error {
 		return err
 	}
 	if d := c.denied.Load(); d != nil && time.Since(d.at) < denialAge {
-		return jobs.Errorf(jobs.CodeNATS, "%w; give this user the permission in the server's configuration", d.err)
+		return jobs.Errorf(jobs.CodeNATS, "the server refuses a permission, which its configuration must give to this user: %w", d.err)
 	}
 	return err
+}
+
+// failed is the error of a call that NATS did not answer as it should: the cause of ctx if that was
+// cancelled, else one of code nats_unavailable that says what could not be done.
+func (c *Conn) failed(ctx context.Context, err error, what string, args ...any) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return &jobs.Error{Code: jobs.CodeNATS, Message: fmt.Sprintf(what, args...), Err: c.explain(err)}
 }

@@ -2,6 +2,13 @@ package queue
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -182,6 +189,35 @@ func TestConnectCreds(t *testing.T) {
 	}
 	wrong := credsFile(t, other, seed)
 	refusedWith(t, Config{URL: url, Creds: wrong}, jobs.CodeNATS, "refuses the credentials", "creds: "+wrong)
+}
+
+func TestConnectTLS(t *testing.T) {
+	t.Parallel()
+	cert, ca := selfSigned(t)
+	s := natstest.Start(t, natsembed.Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}})
+	plain := natstest.Start(t, natsembed.Options{})
+	connects(t, Config{URL: s.URL(), TLSCA: ca})
+	refusedWith(t, Config{URL: s.URL()}, jobs.CodeNATS, "unknown authority", "--tls-ca")
+	refusedWith(t, Config{URL: strings.Replace(plain.URL(), "nats://", "tls://", 1), TLSCA: ca}, jobs.CodeNATS, "has no TLS")
+}
+
+// selfSigned makes a certificate for this machine, and the file that vouches for it.
+func selfSigned(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := writeFile(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, ca
 }
 
 // newAccount makes an account that the operator vouches for.

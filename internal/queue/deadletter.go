@@ -69,7 +69,7 @@ func (c *Conn) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
 	if err := checkToken(jobID); err != nil {
 		return nil, err
 	}
-	msg, err := c.last(ctx, StreamDLQ, anyLetter(jobID))
+	msg, err := c.lastMsg(ctx, StreamDLQ, anyLetter(jobID))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (c *Conn) purge(ctx context.Context, stream, filter string) error {
 		return err
 	}
 	if err := s.Purge(ctx, jetstream.WithPurgeSubject(filter)); err != nil {
-		return jobs.Errorf(jobs.CodeNATS, "purge %s from stream %s: %w", filter, stream, c.explain(err))
+		return c.failed(ctx, err, "purge %s from stream %s", filter, stream)
 	}
 	return nil
 }

@@ -146,13 +146,17 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 	})
 }
 
-// lastMsg returns the last message of a subject, nil if there is none.
+// lastMsg returns the last message of a subject, which may hold wildcards, and nil if there is none.
 func (c *Conn) lastMsg(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	s, err := c.js.Stream(ctx, stream)
+	s, err := c.stream(ctx, stream)
 	if err != nil {
-		return nil, fmt.Errorf("open stream %s: %w", stream, err)
+		return nil, err
 	}
-	return lastOf(ctx, s, subject)
+	msg, err := lastOf(ctx, s, subject)
+	if err != nil {
+		return nil, c.failed(ctx, err, "read stream %s", stream)
+	}
+	return msg, nil
 }
 
 func lastOf(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {

@@ -74,7 +74,7 @@ func (c *Conn) Inspect(ctx context.Context) (*Overview, error) {
 	o := new(Overview)
 	rtt, err := c.nc.RTT()
 	if err != nil {
-		return nil, jobs.Errorf(jobs.CodeNATS, "reach NATS: %w", err)
+		return nil, c.failed(ctx, err, "reach NATS")
 	}
 	o.Server = Server{
 		URL: c.nc.ConnectedUrlRedacted(), Name: c.nc.ConnectedServerName(), Version: c.nc.ConnectedServerVersion(),
@@ -124,7 +124,7 @@ func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (S
 		return status, nil
 	}
 	if err != nil {
-		return status, jobs.Errorf(jobs.CodeNATS, "look at stream %s: %w", want.Name, c.explain(err))
+		return status, c.failed(ctx, err, "look at stream %s", want.Name)
 	}
 	info := s.CachedInfo() // asked for this instant
 	status.Messages, status.Bytes = info.State.Msgs, info.State.Bytes
@@ -143,7 +143,7 @@ func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class j
 		return Depth{}, nil
 	}
 	if err != nil {
-		return Depth{}, jobs.Errorf(jobs.CodeNATS, "look at consumer %s: %w", cfg.Durable, c.explain(err))
+		return Depth{}, c.failed(ctx, err, "look at consumer %s", cfg.Durable)
 	}
 	info := found.CachedInfo() // asked for this instant
 	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending}, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -47,7 +48,7 @@ func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error
 		{StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, jobID)},
 		{StreamRelay, jobs.AnyJobFilter("*", jobID)},
 	} {
-		msg, err := c.last(ctx, at.stream, at.subject)
+		msg, err := c.lastMsg(ctx, at.stream, at.subject)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +68,7 @@ func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error
 	if r != nil {
 		return &location{place: PlaceFinished, result: r}, nil
 	}
-	letter, err := c.last(ctx, StreamDLQ, anyLetter(jobID))
+	letter, err := c.lastMsg(ctx, StreamDLQ, anyLetter(jobID))
 	if err != nil {
 		return nil, err
 	}
@@ -88,19 +89,21 @@ func anyLetter(jobID string) string { return "dlq.*.*." + jobID }
 // pendingAt reads the record of a job that waits or runs.
 func pendingAt(stream string, msg *jetstream.RawStreamMsg) (*location, error) {
 	l := &location{place: PlaceIntake, msg: msg, replyTo: msg.Header.Get(jobs.HeaderReplyTo)}
+	var err error
 	if stream == StreamIntake {
-		j, err := jobs.Decode[jobs.Job](msg.Data)
-		if err != nil {
-			return nil, fmt.Errorf("read job at %s: %w", msg.Subject, err)
+		l.job, err = jobs.Decode[jobs.Job](msg.Data)
+	} else {
+		var h *jobs.Handover
+		if h, err = jobs.Decode[jobs.Handover](msg.Data); err == nil {
+			l.place, l.job = PlaceRelay, &h.Job
 		}
-		l.job = j
-		return l, nil
 	}
-	h, err := jobs.Decode[jobs.Handover](msg.Data)
 	if err != nil {
-		return nil, fmt.Errorf("read hand-over at %s: %w", msg.Subject, err)
+		return nil, fmt.Errorf("read record at %s: %w", msg.Subject, err)
 	}
-	l.place, l.job = PlaceRelay, &h.Job
+	if !strings.HasSuffix(msg.Subject, "."+l.job.ID) {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "record at %s is of another job: %s", msg.Subject, l.job.ID)
+	}
 	return l, nil
 }
 
@@ -123,7 +126,7 @@ func (c *Conn) whereabouts(ctx context.Context, l *location) Place {
 
 // result reads the result at a subject, nil if there is none.
 func (c *Conn) result(ctx context.Context, subject string) (*jobs.Result, error) {
-	msg, err := c.last(ctx, StreamResults, subject)
+	msg, err := c.lastMsg(ctx, StreamResults, subject)
 	if err != nil || msg == nil {
 		return nil, err
 	}
@@ -132,22 +135,6 @@ func (c *Conn) result(ctx context.Context, subject string) (*jobs.Result, error)
 		return nil, fmt.Errorf("read result at %s: %w", msg.Subject, err)
 	}
 	return r, nil
-}
-
-// last returns the last message of a subject, which may hold wildcards, and nil if there is none.
-func (c *Conn) last(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	s, err := c.stream(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	msg, err := s.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, jobs.Errorf(jobs.CodeNATS, "read %s of stream %s: %w", subject, stream, c.explain(err))
-	}
-	return msg, nil
 }
 
 // scan reads the messages of a stream that match a filter, in order. A work queue can be read so,
@@ -165,7 +152,7 @@ func (c *Conn) scan(ctx context.Context, stream, filter string) iter.Seq2[*jetst
 				return
 			}
 			if err != nil {
-				yield(nil, jobs.Errorf(jobs.CodeNATS, "read stream %s: %w", stream, c.explain(err)))
+				yield(nil, c.failed(ctx, err, "read stream %s", stream))
 				return
 			}
 			if !yield(msg, nil) {

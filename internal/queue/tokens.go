@@ -30,7 +30,7 @@ func (c *Client) Tokens(ctx context.Context, batch, jobID string) (*TokenStream,
 		}
 		_ = sub.Unsubscribe()
 	}
-	return nil, jobs.Errorf(jobs.CodeNATS, "subscribe to tokens: %w", c.explain(err))
+	return nil, c.failed(ctx, err, "subscribe to tokens")
 }
 
 // Chunks yields the pieces as they come, until ctx ends, or the stream is closed and all that had

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -107,7 +106,7 @@ func (c *Conn) EnsureStreams(ctx context.Context) error {
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)
 		} else if err != nil {
-			return jobs.Errorf(jobs.CodeNATS, "create stream %s: %w", want.Name, c.explain(err))
+			return c.failed(ctx, err, "create stream %s", want.Name)
 		}
 	}
 	return errors.Join(errs...)
@@ -134,7 +133,7 @@ func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model strin
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)
 		} else if err != nil {
-			return jobs.Errorf(jobs.CodeNATS, "create consumer %s of stream %s: %w", want.Durable, stream, c.explain(err))
+			return c.failed(ctx, err, "create consumer %s of stream %s", want.Durable, stream)
 		}
 	}
 	return errors.Join(errs...)
@@ -157,7 +156,7 @@ func (c *Conn) Models(ctx context.Context) ([]string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list models: %w", c.explain(err))
+			return nil, c.failed(ctx, err, "list models")
 		}
 		names := stream.ConsumerNames(ctx)
 		for consumer := range names.Name() {
@@ -166,7 +165,7 @@ func (c *Conn) Models(ctx context.Context) ([]string, error) {
 			}
 		}
 		if err := names.Err(); err != nil {
-			return nil, fmt.Errorf("list models: %w", c.explain(err))
+			return nil, c.failed(ctx, err, "list models")
 		}
 	}
 	slices.Sort(models)
