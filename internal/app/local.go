@@ -225,5 +225,35 @@ func (l *Local) startWorkers(ctx context.Context, o LocalOptions) error {
 			})
 		}
 	}
-	return nil
+	return l.present(ctx, 2*len(o.Models), o.Log)
+}
+
+// presentLimit is how long workers that have started may need to be seen by others.
+const presentLimit = 30 * time.Second
+
+// present waits until so many workers are seen by others: before that their models are not known.
+func (l *Local) present(ctx context.Context, want int, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, presentLimit)
+	defer cancel()
+	c, err := queue.Connect(ctx, queue.Config{URL: l.URL(), Name: "tandem-local", Log: log})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		workers, err := c.Workers(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(workers) >= want:
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("start workers: %d of %d are there: %w", len(workers), want, context.Cause(ctx))
+		}
+	}
 }
