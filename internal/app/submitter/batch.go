@@ -71,7 +71,11 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 	case jobs.CodeOf(err) != jobs.CodeTimeout && jobs.CodeOf(err) != jobs.CodeDecodeMissing:
 		return err
 	}
-	return withHint(err, "%d of %d jobs are done; go on with: %s batch %s --out %s --resume", run.report.Jobs, len(list), name, c.File, c.Out)
+	local := ""
+	if s.Local {
+		local = " --local"
+	}
+	return withHint(err, "%d of %d jobs are done; go on with: %s%s batch %s --out %s --resume", run.report.Jobs, len(list), name, local, c.File, c.Out)
 }
 
 // read reads and checks the whole file.

@@ -79,13 +79,13 @@ func watchStages(ctx context.Context, s *session, p *progress, models []string) 
 		tick := time.NewTicker(stagesEvery)
 		defer tick.Stop()
 		for {
+			if o, err := s.conn.Inspect(ctx); err == nil { // else the next one may succeed
+				p.stage(stages(o, models))
+			}
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
 				return
-			}
-			if o, err := s.conn.Inspect(ctx); err == nil { // else the next one may succeed
-				p.stage(stages(o, models))
 			}
 		}
 	})
