@@ -19,8 +19,8 @@ const (
 	fullMaxWait = 5 * time.Second        // at most
 )
 
-// SubmitBatch submits jobs of one batch and model them in a manifest, which is on the disk before the
-// first job is published. If the manifest is there already, this continues where another call was
+// SubmitBatch submits the jobs of one batch. A manifest of them is on the disk before the first job is
+// published. If the manifest is there already, this continues where another call was
 // interrupted: the jobs get the ids and the batch that they have there, and none is stored twice; a
 // manifest of other input is refused. While the intake is full it waits. Progress, if not nil, is
 // called after each job with the number of jobs that are accepted, and how many there are. Jobs whose

@@ -121,6 +121,29 @@ func ids(list []*jobs.Job) (ids []string) {
 	return ids
 }
 
+// Jobs whose results the submitter keeps itself are left out, even when the server has forgotten them.
+func TestResumeLeavesOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "manifest.json")
+	m, err := newManifest(input(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.write(path); err != nil {
+		t.Fatal(err)
+	}
+	have := m.IDs()[1:3]
+	last := 0
+	if err := r.client().SubmitBatch(t.Context(), path, input(4), func(done, _ int) { last = done }, have...); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.client().BatchJobs(t.Context(), m.Batch)
+	if want := []string{m.IDs()[0], m.IDs()[3]}; err != nil || !slices.Equal(got, want) || last != 4 {
+		t.Errorf("submitted %q, %v, progress %d; want %q and progress 4", got, err, last, want)
+	}
+}
+
 func TestManifestOfOtherInput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
