@@ -47,15 +47,16 @@ var arrows = []arrow{
 	{"internal/workerhttp", []string{"internal/jobs", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/grader", []string{"internal/jobs"}, nil, "grading needs the contract only"},
 
+	{"internal/leash", nil, nil, "starting programs needs the standard library only"},
 	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
-	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/leash", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
 	{"internal/engine", []string{"internal/jobs"}, nil, "the interface stands below all engines"},
 	{"internal/slots", []string{"internal/jobs"}, nil, "slots and state files stand below the engines"},
 	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
 
-	{"internal/standin", []string{"internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
+	{"internal/standin", []string{"internal/leash", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
 	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},
 	{"internal/tinymodel", nil, nil, "writing a small model needs the standard library only"},
 	{"internal/telemetry", []string{"internal/jobs"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},

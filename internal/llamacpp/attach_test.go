@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tandem/internal/jobs"
+	"tandem/internal/leash"
 	"tandem/internal/tinymodel"
 )
 
@@ -32,11 +33,11 @@ func attachedTo(t testing.TB, args ...string) *Engine {
 		t.Fatal(err)
 	}
 	file := model(t, tinymodel.BPE)
-	p, err := start(binary(t), append([]string{"--model", file, "--port", fmt.Sprint(port), "--threads", "1"}, args...), environment("secret"), t.Output())
+	p, err := leash.Start(binary(t), append([]string{"--model", file, "--port", fmt.Sprint(port), "--threads", "1"}, args...), "", environment("secret"), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.stop)
+	t.Cleanup(p.Stop)
 	e, err := New(Options{URL: fmt.Sprintf("http://127.0.0.1:%d/", port), APIKey: "secret"})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/jobs"
+	"tandem/internal/leash"
 )
 
 // How long a server that ended waits for its restart: twice as long each time, until one lived long
@@ -159,19 +160,19 @@ func (s *supervisor) once(ctx context.Context) (wasUp bool, err error) {
 	}
 	at := endpoint{url: fmt.Sprintf("http://127.0.0.1:%d", port), key: rand.Text()}
 	s.output.forget()
-	p, err := start(s.options.Binary, s.flags.arguments(s.options, port), environment(at.key), s.output)
+	p, err := leash.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(at.key), s.output)
 	if err != nil {
 		return false, fmt.Errorf("start llama-server: %w", err)
 	}
-	defer p.stop()
-	begin, pid := time.Now(), p.cmd.Process.Pid
+	defer p.Stop()
+	begin, pid := time.Now(), p.Pid()
 	s.log.Info("llama-server started", "pid", pid, "url", at.url, "model_file", s.options.ModelFile, "log", s.options.LogFile)
 	for {
 		if _, err := s.client.describe(ctx, at); err == nil {
 			break
 		}
 		select {
-		case <-p.exited:
+		case <-p.Exited():
 			return false, s.end(p)
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -181,7 +182,7 @@ func (s *supervisor) once(ctx context.Context) (wasUp bool, err error) {
 	s.set(status{phase: up, at: at, pid: pid})
 	s.log.Info("llama-server is up", "pid", pid, "seconds", time.Since(begin).Seconds())
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 		return true, s.end(p)
 	case <-ctx.Done():
 		return true, ctx.Err()
@@ -189,10 +190,10 @@ func (s *supervisor) once(ctx context.Context) (wasUp bool, err error) {
 }
 
 // end says how a process ended, with the last words of its log.
-func (s *supervisor) end(p *process) error {
+func (s *supervisor) end(p *leash.Process) error {
 	how := "exit status 0"
-	if p.err != nil {
-		how = p.err.Error()
+	if p.Err() != nil {
+		how = p.Err().Error()
 	}
 	return fmt.Errorf("%s; the last lines of its log: %s", how, s.output.last())
 }

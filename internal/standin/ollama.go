@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"tandem/internal/leash"
 	"tandem/internal/tinymodel"
 )
 
@@ -32,7 +33,7 @@ type OllamaOptions struct {
 // Ollama is a running `ollama serve` of our own, apart from any other on this machine.
 type Ollama struct {
 	url     string
-	process *process
+	process *leash.Process
 	log     *serverLog
 	stop    sync.Once
 }
@@ -58,7 +59,7 @@ func StartOllama(ctx context.Context, o OllamaOptions) (_ *Ollama, err error) {
 		return nil, fmt.Errorf("start ollama: %w", err)
 	}
 	started := time.Now()
-	p, err := startProcess(filepath.Join(o.Dir, "bin", "ollama"), []string{"serve"}, o.Dir, o.environment(), log)
+	p, err := leash.Start(filepath.Join(o.Dir, "bin", "ollama"), []string{"serve"}, o.Dir, o.environment(), log)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start ollama: %w", err), log.Close())
 	}
@@ -82,13 +83,13 @@ func StartOllama(ctx context.Context, o OllamaOptions) (_ *Ollama, err error) {
 func (s *Ollama) URL() string { return s.url }
 
 // Pid is the process id of `ollama serve`, and the id of the process group that its llama-servers share.
-func (s *Ollama) Pid() int { return s.process.cmd.Process.Pid }
+func (s *Ollama) Pid() int { return s.process.Pid() }
 
 // Stop ends the server and its llama-servers and returns when they are gone. Further calls do nothing.
-func (s *Ollama) Stop() error { return s.end(s.process.stop) }
+func (s *Ollama) Stop() error { return s.end(s.process.Stop) }
 
 // Kill is Stop by SIGKILL: nothing in the group gets to say goodbye.
-func (s *Ollama) Kill() error { return s.end(s.process.kill) }
+func (s *Ollama) Kill() error { return s.end(s.process.Kill) }
 
 func (s *Ollama) end(how func()) (err error) {
 	s.stop.Do(func() {
@@ -166,7 +167,7 @@ func (s *Ollama) listening(ctx context.Context) (string, error) {
 	select {
 	case address := <-s.log.address:
 		return "http://" + address, nil
-	case <-s.process.exited:
+	case <-s.process.Exited():
 		return "", errors.New("it ended at once")
 	case <-limit.C:
 		return "", fmt.Errorf("it did not listen within %v", startLimit)
