@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxLine   = 16 << 20 // bytes of one line; the last one holds the whole context
+	maxLine   = 4 << 20  // bytes of one line; the last one holds the whole context
 	maxAnswer = 64 << 20 // bytes of a whole answer
 	// repeatLimit is how many equal pieces in a row Ollama takes for a model that has lost its way: it then ends
 	// the answer without marking it as done.

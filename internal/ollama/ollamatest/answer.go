@@ -92,7 +92,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("model '%s' not found", b.Model))
 	case thinks && !s.options.Thinks:
 		writeError(w, http.StatusBadRequest, fmt.Sprintf("%q does not support thinking", b.Model))
-	case b.loads() && b.KeepAlive == 0.0:
+	case b.loads() && (b.KeepAlive == 0.0 || b.KeepAlive == "0s"):
 		s.Unload()
 		writeJSON(w, http.StatusOK, map[string]any{"model": b.Model, "created_at": now(), "response": "", "done": true, "done_reason": "unload"})
 	case b.loads():
@@ -149,12 +149,8 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, t
 	if err != nil {
 		return
 	}
-	if fault == LoseSlot {
-		<-ctx.Done()
-		return
-	}
 	cached := s.cached(n, list)
-	defer s.change(func() { s.slots[n].busy = false })
+	defer s.change(func() { s.slots[n].busy = fault == LoseSlot })
 
 	start := time.Now()
 	if !s.spend(ctx, len(list)-cached) {

@@ -21,9 +21,8 @@ const (
 	Redirect    Fault = "307 to another path"
 	Rubbish     Fault = "200 with a page of HTML"
 
-	LoseSlot Fault = "hang, and the slot stays taken when the client leaves, until the model is unloaded"
-
 	HangMid     Fault = "hang in the middle of the stream"
+	LoseSlot    Fault = "hang in the middle of the stream, and the slot is free again only when the model was unloaded"
 	ErrorLine   Fault = "error line after 200"
 	CloseEarly  Fault = "stream that ends without done"
 	CutLine     Fault = "connection closed within a line"
@@ -85,7 +84,7 @@ func (f Fault) before(ctx context.Context, w http.ResponseWriter, model string) 
 // within strikes after some pieces of the stream, and reports whether it did.
 func (f Fault) within(ctx context.Context, out *stream) bool {
 	switch f {
-	case HangMid:
+	case HangMid, LoseSlot:
 		<-ctx.Done()
 	case ErrorLine:
 		out.line(map[string]string{"error": "an error was encountered while running the model: unexpected EOF"})

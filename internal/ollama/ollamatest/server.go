@@ -22,12 +22,13 @@ import (
 
 // Options describes a [Server]. The zero value is one small model that computes at once.
 type Options struct {
-	Model    string        // its name, with a tag; empty means fake:latest
-	Digest   string        // of the model
-	Version  string        // of Ollama; empty means 0.34.0, and with 0.33 and older answers do not count cached tokens
-	Slots    int           // requests computed at once, others wait; 0 means 1
-	Thinks   bool          // the model can think
-	PerToken time.Duration // for each token, of the prompt (if not cached) and of the answer
+	Model         string        // its name, with a tag; empty means fake:latest
+	Digest        string        // of the model
+	Version       string        // of Ollama; empty means 0.34.0, and with 0.33 and older answers do not count cached tokens
+	Slots         int           // requests computed at once, others wait; 0 means 1
+	Thinks        bool          // the model can think
+	SentencePiece bool          // the model says that its tokenizer is that, instead of byte-pair encoding
+	PerToken      time.Duration // for each token, of the prompt (if not cached) and of the answer
 }
 
 // Server is a fake Ollama that listens on a loopback port.
