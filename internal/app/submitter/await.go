@@ -25,6 +25,9 @@ func (c *awaitCmd) Run(ctx context.Context, s *session) error {
 	if (c.Job == "") == (c.Batch == "") {
 		return jobs.Errorf(jobs.CodeInvalid, "give either a job's id or --batch NAME")
 	}
+	if err := checkTimes(c.Timeout); err != nil {
+		return err
+	}
 	if err := s.connect(ctx); err != nil {
 		return err
 	}

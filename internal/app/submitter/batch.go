@@ -42,6 +42,9 @@ func (batchCmd) Help() string {
 
 // Run submits what is not submitted yet and waits for what is not done yet.
 func (c *batchCmd) Run(ctx context.Context, s *session) error {
+	if err := checkTimes(c.Timeout, c.Deadline); err != nil {
+		return err
+	}
 	list, skipped, err := c.read(s)
 	if err != nil {
 		return err

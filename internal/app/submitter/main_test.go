@@ -38,8 +38,8 @@ func TestMainEnds(t *testing.T) {
 		args string
 		want int
 	}{
-		{"submit", t.Context(), "submit -m m --timeout 100ms hello", app.ExitTimedOut},
-		{"stream", t.Context(), "submit -m m --timeout 100ms --stream hello", app.ExitTimedOut},
+		{"submit", t.Context(), "submit -m m --timeout 500ms hello", app.ExitTimedOut},
+		{"stream", t.Context(), "submit -m m --timeout 500ms --stream hello", app.ExitTimedOut},
 		{"interrupted", interrupted, "submit -m m hello", app.ExitInterrupted},
 		{"status", t.Context(), "status", app.ExitDegraded},
 		{"help", t.Context(), "--help", app.ExitDone},

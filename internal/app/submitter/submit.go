@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -124,8 +125,8 @@ func (c *submitCmd) job(s *session) (*jobs.Job, error) {
 		System: c.System, Prompt: prompt, Think: c.Think, Labels: c.Label,
 		Stream: c.Stream, SubmittedAt: time.Now().UTC(),
 	}
-	if c.Deadline < 0 || c.Timeout < 0 {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "a time is negative; give --timeout and --deadline as in 90s or 10m")
+	if err := checkTimes(c.Timeout, c.Deadline); err != nil {
+		return nil, err
 	}
 	if c.Deadline > 0 {
 		j.Deadline = j.SubmittedAt.Add(c.Deadline)
@@ -244,6 +245,14 @@ func readOptions(given map[string]string) (jobs.Options, error) {
 		return jobs.Options{}, typeError("option", err)
 	}
 	return j.Options, checkNested(&j)
+}
+
+// checkTimes refuses a time that has passed before it begins.
+func checkTimes(times ...time.Duration) error {
+	if slices.Min(times) < 0 {
+		return jobs.Errorf(jobs.CodeInvalid, "a time is negative; give --timeout and --deadline as in 90s or 10m")
+	}
+	return nil
 }
 
 // patience bounds how long the user waits; 0 is for ever.
