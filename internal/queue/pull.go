@@ -51,7 +51,7 @@ type puller struct {
 	probes  *nats.Subscription // of all of them
 	probed  int                // number of the last one
 	probing *pull              // the one that was not answered yet
-	waiting map[source]*pull   // pulls that wait at the server
+	waiting map[source]*pull   // those that wait at the server if they are open
 	msgs    chan *nats.Msg     // whatever the server sends to any of them
 	ready   []arrival          // arrived, not yet handed out
 	status  chan nats.Status
@@ -62,9 +62,13 @@ type pull struct {
 	from  source
 	reply string             // where the answer goes
 	sub   *nats.Subscription // its own, so that the server can be told that nobody listens any more; nil for a probe
+	open  bool               // asked, and not answered yet
 	asked time.Time
 	heard time.Time
 }
+
+// isOpen reports whether w, which may be nil, waits for an answer.
+func (w *pull) isOpen() bool { return w != nil && w.open }
 
 func newPuller(nc *nats.Conn) (*puller, error) {
 	p := &puller{
@@ -82,6 +86,9 @@ func newPuller(nc *nats.Conn) (*puller, error) {
 // close ends the puller and returns what had arrived.
 func (p *puller) close() []arrival {
 	late := p.withdraw(nil)
+	for _, w := range p.waiting {
+		_ = w.sub.Unsubscribe()
+	}
 	_ = p.probes.Unsubscribe()
 	p.nc.RemoveStatusListener(p.status)
 	return late
@@ -92,9 +99,10 @@ func (p *puller) close() []arrival {
 // when wake is closed and with a *goneError when a consumer is missing.
 func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{}) (arrival, error) {
 	p.collect()
-	for _, s := range sources {
-		if len(p.ready) > 0 || p.waiting[s] != nil {
-			continue
+	idle := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return p.waiting[s].isOpen() })
+	for i, s := range idle {
+		if len(p.ready) > 0 || i == len(idle)-1 {
+			break // what waits at the others is empty, so the last one may as well wait, too
 		}
 		if err := p.probe(s); err != nil {
 			return arrival{}, err
@@ -109,7 +117,7 @@ func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{
 			return a, nil
 		}
 		for _, s := range sources {
-			if p.waiting[s] == nil {
+			if !p.waiting[s].isOpen() {
 				if err := p.wait(s); err != nil {
 					return arrival{}, err
 				}
@@ -139,7 +147,7 @@ func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{
 func (p *puller) withdraw(keep []source) []arrival {
 	flush := false
 	for s, w := range p.waiting {
-		if !slices.Contains(keep, s) {
+		if w.open && !slices.Contains(keep, s) {
 			_ = w.sub.Drain() // fails only on a closed connection
 			delete(p.waiting, s)
 			flush = true
@@ -182,7 +190,7 @@ func (p *puller) probe(s source) error {
 		return nil // next waits at the source until the connection is back
 	}
 	p.probed++
-	p.probing = &pull{from: s, reply: p.inbox + "." + strconv.Itoa(p.probed), asked: time.Now()}
+	p.probing = &pull{from: s, reply: p.inbox + "." + strconv.Itoa(p.probed)}
 	defer func() { p.probing = nil }()
 	if err := p.ask(p.probing, `{"batch":1,"no_wait":true}`); err != nil {
 		return err
@@ -208,16 +216,21 @@ func (p *puller) probe(s source) error {
 
 // wait leaves a request for one message at the server.
 func (p *puller) wait(s source) error {
-	sub, err := p.nc.ChanSubscribe(p.nc.NewInbox(), p.msgs)
-	if err != nil {
-		return fmt.Errorf("subscribe to a pull from %s: %w", s, err)
+	w := p.waiting[s]
+	if w == nil {
+		sub, err := p.nc.ChanSubscribe(p.nc.NewInbox(), p.msgs)
+		if err != nil {
+			return fmt.Errorf("subscribe to pulls from %s: %w", s, err)
+		}
+		w = &pull{from: s, reply: sub.Subject, sub: sub}
+		p.waiting[s] = w
 	}
-	now := time.Now()
-	p.waiting[s] = &pull{from: s, reply: sub.Subject, sub: sub, asked: now, heard: now}
-	return p.ask(p.waiting[s], fmt.Sprintf(`{"batch":1,"expires":%d,"idle_heartbeat":%d}`, pullExpires, pullHeartbeat))
+	return p.ask(w, fmt.Sprintf(`{"batch":1,"expires":%d,"idle_heartbeat":%d}`, pullExpires, pullHeartbeat))
 }
 
 func (p *puller) ask(w *pull, request string) error {
+	now := time.Now()
+	w.open, w.asked, w.heard = true, now, now
 	if err := p.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+w.from.stream+"."+w.from.consumer, w.reply, []byte(request)); err != nil {
 		return fmt.Errorf("pull from %s: %w", w.from, err)
 	}
@@ -287,25 +300,23 @@ func (p *puller) answered(m *nats.Msg, from source) *pull {
 	return nil
 }
 
-// done forgets a pull that the server has answered.
+// done notes that the server has answered a pull.
 func (p *puller) done(w *pull) {
-	if w.sub == nil {
+	w.open = false
+	if w == p.probing {
 		p.probing = nil
-		return
 	}
-	_ = w.sub.Unsubscribe()
-	delete(p.waiting, w.from)
 }
 
 // dropSilent gives up pulls of which the server has not been heard for two heartbeats.
 func (p *puller) dropSilent(now time.Time) {
 	var heard []source
 	for s, w := range p.waiting {
-		if now.Sub(w.heard) < 2*pullHeartbeat+time.Second {
+		if !w.open || now.Sub(w.heard) < 2*pullHeartbeat+time.Second {
 			heard = append(heard, s)
 		}
 	}
 	if len(heard) < len(p.waiting) {
-		p.ready = append(p.ready, p.withdraw(heard)...)
+		p.ready = p.withdraw(heard)
 	}
 }

@@ -1,0 +1,232 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+func TestDrainFinishesWhatRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	s := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		begun <- struct{}{}
+		<-goOn
+		return answer(ctx, task)
+	})
+	running, waiting := testJob(jobs.Batch), testJob(jobs.Batch)
+	r.relay(running, waiting)
+	<-begun
+	s.drain()
+	r.present("a draining worker", func(list []Presence) bool { return len(list) == 1 && list[0].State == StateDraining && !list[0].Live() })
+	close(goOn)
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	r.result(running)
+	if r.waiting(StreamRelay) != 1 || r.unacknowledged(jobs.RoleDecode) != 0 {
+		t.Error("the other job was touched")
+	}
+	if list, err := r.Workers(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("presence after the end: %+v, %v", list, err)
+	}
+}
+
+// What does not end in time is handed back without blame, whether the drain's limit or a second signal
+// ended it.
+func TestDrainHandsBack(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*station){
+		"limit": func(s *station) { s.drain() },
+		"abort": func(s *station) { s.drain(); s.Abort() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			begun := make(chan struct{})
+			var done book
+			first := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+				close(begun)
+				<-ctx.Done()
+				return jobs.Outcome{}, ctx.Err()
+			}), func(c *WorkerConfig) {
+				c.DrainLimit = 100 * time.Millisecond
+				if name == "abort" {
+					c.DrainLimit = time.Hour
+				}
+			})
+			j := testJob(jobs.Batch)
+			r.relay(j)
+			<-begun
+			end(first)
+			if err := first.stop(); err != nil {
+				t.Error(err)
+			}
+			r.start(jobs.RoleDecode, 1, done.note(answer))
+			r.results(j)
+			if _, attempts := done.list(); !slices.Equal(attempts, []int{1, 1}) {
+				t.Errorf("attempts = %v, want no blame", attempts)
+			}
+		})
+	}
+}
+
+// A worker that is stopped while it waits for a job takes none with it.
+func TestDrainWhileJobsArrive(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	var list []*jobs.Job
+	for range 20 {
+		s := r.start(jobs.RoleDecode, 2, done.note(answer))
+		r.asking(jobs.RoleDecode, 2)
+		j := testJob(jobs.Batch)
+		list = append(list, j)
+		go s.drain()
+		r.relay(j)
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	r.start(jobs.RoleDecode, 2, done.note(answer))
+	r.results(list...)
+	done.once(t, jobs.StageDecode, list)
+}
+
+// A cancel is answered when the engine call has returned, and no other record appears.
+func TestCancelInMidRun(t *testing.T) {
+	t.Parallel()
+	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			begun, returned := make(chan struct{}), make(chan error, 1)
+			run := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+				close(begun)
+				<-ctx.Done()
+				returned <- context.Cause(ctx)
+				if role == jobs.RolePrefill { // too late to be stopped
+					return passOn(ctx, task)
+				}
+				return jobs.Outcome{}, ctx.Err()
+			}
+			j := testJob(jobs.Batch)
+			if role == jobs.RolePrefill {
+				r.start(jobs.RoleDecode, 1, answer)
+				r.start(role, 1, run)
+				r.submit(j)
+			} else {
+				r.start(role, 1, run)
+				r.relay(j)
+			}
+			<-begun
+			end := jobs.NewResult(j, jobs.Cancelled)
+			end.Error = &jobs.ErrorInfo{Code: jobs.CodeCancelled, Message: "cancelled"}
+			if first, err := r.PublishResult(t.Context(), end, ""); err != nil || !first {
+				t.Fatalf("publish result: first = %t, %v", first, err)
+			}
+			if _, err := r.nc.Request(jobs.CancelSubject(j.ID), nil, 10*time.Second); err != nil {
+				t.Fatalf("cancel: %v", err)
+			}
+			select {
+			case cause := <-returned:
+				if cause != jobs.ErrCancelled {
+					t.Errorf("cause = %v", cause)
+				}
+			default:
+				t.Error("answered before the engine call returned")
+			}
+			if res := r.results(j)[0]; res.Status != jobs.Cancelled {
+				t.Errorf("result = %+v", res)
+			}
+			if n := r.state(StreamRelay).LastSeq; role == jobs.RolePrefill && n != 0 {
+				t.Errorf("%d hops of a cancelled job", n)
+			}
+			if n := r.waiting(StreamDLQ); n != 0 {
+				t.Errorf("%d dead letters", n)
+			}
+		})
+	}
+}
+
+// A broadcast without a result, as nobody of ours would send, does not lose the job.
+func TestCancelWithoutResult(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	begun := make(chan struct{})
+	r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+		close(begun)
+		<-ctx.Done()
+		return jobs.Outcome{}, ctx.Err()
+	})
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	if err := r.nc.Publish(jobs.CancelSubject(j.ID), nil); err != nil {
+		t.Fatal(err)
+	}
+	if res := r.results(j)[0]; res.Status != jobs.Cancelled || res.Error.Code != jobs.CodeCancelled {
+		t.Errorf("result = %+v", res)
+	}
+}
+
+// A job that has its result already is not run, wherever it waits.
+func TestJobWithResultIsNotRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	early, late := testJob(jobs.Batch), testJob(jobs.Batch)
+	r.submit(early)
+	r.relay(late)
+	for _, j := range []*jobs.Job{early, late} {
+		o, _ := answer(t.Context(), &jobs.Task{Job: j})
+		if first, err := r.PublishResult(t.Context(), o.Result, ""); err != nil || !first {
+			t.Fatalf("first result: first = %t, %v", first, err)
+		}
+		other := jobs.NewResult(j, jobs.Cancelled)
+		other.Error = &jobs.ErrorInfo{Code: jobs.CodeCancelled, Message: "too late"}
+		if first, err := r.PublishResult(t.Context(), other, ""); err != nil || first {
+			t.Errorf("second result: first = %t, %v", first, err)
+		}
+	}
+	var done book
+	r.start(jobs.RoleDecode, 1, done.note(answer))
+	r.start(jobs.RolePrefill, 1, done.note(passOn))
+	for _, res := range r.results(early, late) {
+		if res.Status != jobs.Succeeded {
+			t.Errorf("result = %+v", res)
+		}
+	}
+	if n := done.times(); n != 0 {
+		t.Errorf("%d runs of jobs that had ended", n)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	passed := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(-time.Minute) })
+	soon := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(700 * time.Millisecond) })
+	cause := make(chan error, 1)
+	var done book
+	r.relay(passed, soon)
+	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return jobs.Outcome{}, ctx.Err()
+	}))
+	for _, res := range r.results(passed, soon) {
+		if res.Status != jobs.Expired || res.Error.Code != jobs.CodeDeadline {
+			t.Errorf("result = %+v, error %+v", res, res.Error)
+		}
+	}
+	if ran, _ := done.list(); !slices.Equal(ran, []string{"decode " + soon.ID}) {
+		t.Errorf("ran %q, want the one whose deadline had not passed", ran)
+	}
+	if err := <-cause; err != jobs.ErrDeadline {
+		t.Errorf("cause = %v", err)
+	}
+}
