@@ -33,7 +33,7 @@ type session struct {
 // connect connects to the queue or, with --local, starts the whole system first; models are those
 // that it must serve then.
 func (s *session) connect(ctx context.Context, models ...string) error {
-	log, err := s.logger()
+	log, err := telemetry.NewLogger(s.err, s.LogFormat, slog.LevelWarn)
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,6 @@ func (s *session) close() {
 			fmt.Fprintf(s.err, "%s: stop local system: %v\n", name, err)
 		}
 	}
-}
-
-func (s *session) logger() (*slog.Logger, error) {
-	return telemetry.NewLogger(s.err, s.LogFormat, slog.LevelWarn)
 }
 
 // userName is --user or the login name.
@@ -148,14 +144,15 @@ func (s *session) conclude(r *jobs.Result) error {
 // hinted is an error with what the user can do about it.
 type hinted struct {
 	error
-	hint string
+	hint  string
+	jobID string // that the error is about, if it is one that lives on
 }
 
 func (h *hinted) Unwrap() error { return h.error }
 
 // withHint adds a line that is printed below the error.
 func withHint(err error, format string, args ...any) error {
-	return &hinted{err, fmt.Sprintf(format, args...)}
+	return &hinted{error: err, hint: fmt.Sprintf(format, args...)}
 }
 
 // report tells the user about the error that ended the command; with --json stdout has it, too.
@@ -171,9 +168,15 @@ func (s *session) report(err error) {
 	if _, said := errors.AsType[*app.ExitError](err); said || !s.JSON {
 		return
 	}
-	failure := jobs.ErrorInfo{Message: err.Error()}
+	failure := struct {
+		Error jobs.ErrorInfo `json:"error"`
+		JobID string         `json:"job_id,omitempty"`
+	}{Error: jobs.ErrorInfo{Message: err.Error()}}
 	if e, ok := errors.AsType[*jobs.Error](err); ok {
-		failure.Code = e.Code
+		failure.Error.Code = e.Code
 	}
-	_ = s.print(map[string]any{"error": failure}) // the exit code tells more than a second error would
+	if ok {
+		failure.JobID = h.jobID
+	}
+	_ = s.print(failure) // the exit code tells more than a second error would
 }

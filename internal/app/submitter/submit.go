@@ -276,5 +276,5 @@ func (s *session) notAwaited(ctx context.Context, err error, jobID string) error
 	if s.Local {
 		return withHint(err, "the local system ends with this command, and job %s with it", jobID)
 	}
-	return withHint(err, "job %s lives on: %s await %s, or: %s cancel %s", jobID, name, jobID, name, jobID)
+	return &hinted{err, fmt.Sprintf("job %s lives on: %s await %[1]s, or: %[2]s cancel %[1]s", jobID, name), jobID}
 }
