@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
 )
-
-// drainTime is how long a finished answer's connection may take to become reusable.
-const drainTime = 100 * time.Millisecond
 
 // Generate runs both phases on this server.
 func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.Emit) (engine.Completion, error) {
@@ -160,11 +156,6 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, emit f
 	if err != nil {
 		return c, last, err
 	}
-	// The connection can be used again once its end was read.
-	patience := time.AfterFunc(drainTime, hangUp)
-	_, _ = io.CopyN(io.Discard, resp.Body, maxError)
-	patience.Stop()
-
 	c.Text, c.Thinking, c.FinishReason = text.String(), thinking.String(), last.DoneReason
 	c.PromptTokens, c.CachedTokens, c.ComputedTokens = last.PromptEvalCount, last.cached(), last.PromptEvalCount-last.cached()
 	c.GeneratedTokens, c.PrefillDuration, c.DecodeDuration = last.EvalCount, last.PromptEvalDuration, last.EvalDuration

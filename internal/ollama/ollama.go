@@ -99,13 +99,14 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// httpClient returns a client that stays at the server it was given.
+// httpClient returns a client that stays at the server it was given. Each request has a connection
+// of its own: that costs a fraction of a millisecond, and a server that was restarted is never
+// mistaken for one that failed, as it is when a connection dies while it is idle.
 func httpClient(given *http.Client) *http.Client {
 	c := http.Client{Transport: &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-		MaxIdleConnsPerHost: 16,
-		IdleConnTimeout:     time.Minute,
-		DisableCompression:  true,
+		DialContext:        (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		DisableKeepAlives:  true,
+		DisableCompression: true,
 	}}
 	if given != nil {
 		c = *given
@@ -114,7 +115,7 @@ func httpClient(given *http.Client) *http.Client {
 	return &c
 }
 
-// Close ends idle connections. The model stays loaded as long as KeepAlive says.
+// Close ends connections that are left. The model stays loaded as long as KeepAlive says.
 func (e *Engine) Close() error {
 	e.client.http.CloseIdleConnections()
 	return nil

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -150,7 +151,8 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, t
 		return
 	}
 	cached := s.cached(n, list)
-	defer s.change(func() { s.slots[n].busy = fault == LoseSlot })
+	release := sync.OnceFunc(func() { s.change(func() { s.slots[n].busy = fault == LoseSlot }) })
+	defer release()
 
 	start := time.Now()
 	if !s.spend(ctx, len(list)-cached) {
@@ -198,6 +200,7 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, t
 	case WrongCounts:
 		end["prompt_eval_cached_count"] = len(list) + 1
 	}
+	release() // before the client can send its next request
 	out.done(end)
 }
 
