@@ -30,6 +30,9 @@ type client struct {
 	http *http.Client
 }
 
+// String is the server's address as errors name it.
+func (c client) String() string { return c.base.Redacted() }
+
 // get reads a small JSON answer into out.
 func (c client) get(ctx context.Context, path string, out any) error {
 	resp, err := c.do(ctx, http.MethodGet, path, nil)
@@ -157,12 +160,12 @@ func (e *Engine) failure(ctx context.Context, doing string, err error, req engin
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return jobs.Errorf(jobs.CodeEngineUnreachable,
-			"%s: no Ollama answers at %s: start it (ollama serve) or name another with --engine-url: %w", doing, e.client.base, err)
+			"%s: no Ollama answers at %s: start it (ollama serve) or name another with --engine-url: %w", doing, e.client, err)
 	}
 	if errors.Is(err, errNotOllama) {
-		return jobs.Errorf(jobs.CodeEngineFailed, "%s: what answers at %s is no Ollama; check --engine-url: %w", doing, e.client.base, err)
+		return jobs.Errorf(jobs.CodeEngineFailed, "%s: what answers at %s is no Ollama; check --engine-url: %w", doing, e.client, err)
 	}
-	return jobs.Errorf(jobs.CodeEngineFailed, "%s: Ollama at %s broke off: %w", doing, e.client.base, err)
+	return jobs.Errorf(jobs.CodeEngineFailed, "%s: Ollama at %s broke off: %w", doing, e.client, err)
 }
 
 // refused gives the server's refusal its code. Its own words may quote the request.
@@ -179,15 +182,15 @@ func (e *Engine) refused(doing string, r *refusal, req engine.Request) error {
 		return jobs.Errorf(jobs.CodeContextOverflow,
 			"%s: the prompt is longer than the context of this worker, %d tokens: shorten the prompt, or raise its --num-ctx", doing, e.numCtx)
 	case r.status == http.StatusNotFound && strings.Contains(r.message, "not found"):
-		return jobs.Errorf(jobs.CodeModelMissing, "%s: Ollama at %s does not have the model %s: run `ollama pull %s` there", doing, e.client.base, e.model, e.model)
+		return jobs.Errorf(jobs.CodeModelMissing, "%s: Ollama at %s does not have the model %s: run `ollama pull %s` there", doing, e.client, e.model, e.model)
 	case r.status == http.StatusServiceUnavailable, r.status == http.StatusTooManyRequests:
-		return jobs.Errorf(jobs.CodeEngineBusy, "%s: Ollama at %s is busy or loading a model: %s", doing, e.client.base, said)
+		return jobs.Errorf(jobs.CodeEngineBusy, "%s: Ollama at %s is busy or loading a model: %s", doing, e.client, said)
 	case r.status == http.StatusNotFound, r.status == http.StatusMethodNotAllowed:
-		return jobs.Errorf(jobs.CodeEngineFailed, "%s: what answers at %s is no Ollama (status %d); check --engine-url", doing, e.client.base, r.status)
+		return jobs.Errorf(jobs.CodeEngineFailed, "%s: what answers at %s is no Ollama (status %d); check --engine-url", doing, e.client, r.status)
 	case r.status >= 300 && r.status < 400:
-		return jobs.Errorf(jobs.CodeEngineFailed, "%s: %s answers with a redirect (status %d), which is not followed; check --engine-url", doing, e.client.base, r.status)
+		return jobs.Errorf(jobs.CodeEngineFailed, "%s: %s answers with a redirect (status %d), which is not followed; check --engine-url", doing, e.client, r.status)
 	case r.status >= 400 && r.status < 500:
-		return jobs.Errorf(jobs.CodeEngineRefused, "%s: Ollama at %s refuses the request (status %d): %s", doing, e.client.base, r.status, said)
+		return jobs.Errorf(jobs.CodeEngineRefused, "%s: Ollama at %s refuses the request (status %d): %s", doing, e.client, r.status, said)
 	}
-	return jobs.Errorf(jobs.CodeEngineFailed, "%s: Ollama at %s reports an error (status %d): %s", doing, e.client.base, r.status, said)
+	return jobs.Errorf(jobs.CodeEngineFailed, "%s: Ollama at %s reports an error (status %d): %s", doing, e.client, r.status, said)
 }

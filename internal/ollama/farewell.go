@@ -60,5 +60,5 @@ func (e *Engine) restart(ctx context.Context) {
 	w.KeepAlive = "0s"
 	var a answer
 	err := e.client.ask(ctx, pathGenerate, w, &a)
-	e.log.Warn("unloaded a model that gave no sign of life", "model", e.model, "url", e.client.base.Redacted(), "error", err)
+	e.log.Warn("unloaded a model that gave no sign of life", "model", e.model, "url", e.client.String(), "error", err)
 }

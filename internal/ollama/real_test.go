@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,13 @@ func TestReal(t *testing.T) {
 	server := standintest.StartOllama(t, standin.OllamaOptions{Models: models})
 	makeThinker(t, server.URL(), "thinker:1b")
 
+	for model, want := range map[string]string{standin.CodeModel: "", standin.FeedbackModel: "byte-pair"} {
+		e := newEngine(t, ollama.Options{URL: server.URL(), Model: model, Handover: ollama.HandoverContext})
+		p, err := e.Prefill(t.Context(), greedy("def fibonacci(n):", 8))
+		if err != nil || p.Literal != (want == "") || !strings.Contains(p.Note, want) {
+			t.Errorf("%s: literal %t, note %q (%v); want a refusal about %q", model, p.Literal, p.Note, err, want)
+		}
+	}
 	for _, tt := range []struct{ model, handover string }{
 		{standin.CodeModel, ollama.HandoverAuto},
 		{standin.FeedbackModel, ollama.HandoverAuto},
