@@ -53,10 +53,9 @@ func (w *Worker) handle(publishing, tasks context.Context, a arrival, release fu
 	}
 	d.log = w.log.With("job", d.job.ID, "stage", d.stage)
 	if _, twice := w.running.LoadOrStore(a.msg.Subject, d); twice {
-		// The server did not hear of the first delivery for too long. That one goes on.
-		if err := d.excuse(publishing); err != nil {
-			d.log.Warn("record second delivery", "error", err)
-		}
+		// The server did not hear of the first delivery for too long. That one goes on, and its
+		// acknowledgement will do for both.
+		d.log.Warn("job was delivered again while it is at work here")
 		return false
 	}
 	defer w.running.Delete(a.msg.Subject)
@@ -196,10 +195,13 @@ func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
 	text := d.emitter()
 	defer text.done()
 
-	waited := d.w.clock.since(d.stored, d.at)
+	waited, transfer := d.w.clock.since(d.stored, d.at), time.Duration(0)
+	if d.delivered == 1 { // else it waited for another reason
+		transfer = min(waited, d.at.Sub(d.asked))
+	}
 	t := &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: min(waited, d.at.Sub(d.asked)),
+		Waited: waited, Transfer: transfer,
 		Progress: func() { p.progress(time.Now()) }, Expect: func(silence time.Duration) { p.expect(silence, time.Now()) },
 		Emit:          text.emit,
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },

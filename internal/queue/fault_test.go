@@ -338,3 +338,40 @@ func TestDeletedConsumer(t *testing.T) {
 	r.relay(j)
 	r.results(j)
 }
+
+// The connection is away for longer than the server waits. The job goes on, is not run twice here, and
+// is not to blame.
+func TestLostConnectionIsNoBlame(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()})
+	var done book
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	s := r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		begun <- struct{}{}
+		if done.times() == 1 {
+			<-goOn
+			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+		}
+		return answer(ctx, task)
+	}))
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	r.server.Stop()
+	<-time.After(r.timing.AckWait + r.timing.InProgressEvery)
+	if err := r.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("hand-backs", func() bool {
+		h, _, err := readHistory(t.Context(), s.handbacks, historyKey(jobs.StageDecode, j.ID))
+		return err == nil && h.HandBacks > 0
+	})
+	r.asking(jobs.RoleDecode, 2)
+	if n := done.times(); n != 1 {
+		t.Errorf("the job runs %d times at once", n)
+	}
+	close(goOn)
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 2 {
+		t.Errorf("result = %+v", res)
+	}
+}

@@ -22,16 +22,16 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 		return nil, fmt.Errorf("listen for cancel: %w", err)
 	}
 	stop := make(chan struct{})
-	var keeper sync.WaitGroup
-	keeper.Go(func() {
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
 		beat := time.NewTicker(d.w.c.timing.InProgressEvery)
 		defer beat.Stop()
-		last := d.at
+		k := keeper{delivery: d, cancel: cancel, last: d.at}
 		var asked []*nats.Msg
 		for {
 			select {
 			case now := <-beat.C:
-				last = d.beat(ctx, cancel, last, now)
+				k.beat(ctx, now)
 			case m := <-cancels:
 				asked = append(asked, m)
 				cancel(jobs.ErrCancelled)
@@ -49,28 +49,39 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 	})
 	return func() {
 		close(stop)
-		keeper.Wait()
+		keeping.Wait()
 	}, nil
 }
 
-// beat gives one sign of life if there is reason to, and returns when the last one was given.
-func (d *delivery) beat(ctx context.Context, cancel context.CancelCauseFunc, last, now time.Time) time.Time {
-	if p := d.patience.Load(); p != nil && p.left(now) <= 0 {
-		cancel(jobs.ErrStalled) // and no sign of life: if even that does not end the task, the job goes elsewhere
-		return last
+// keeper gives the signs of life of one delivery.
+type keeper struct {
+	*delivery
+	cancel context.CancelCauseFunc
+	last   time.Time // when the server may have heard of the delivery
+	cutOff bool      // the connection is away since
+}
+
+// beat gives one sign of life if there is reason to.
+func (k *keeper) beat(ctx context.Context, now time.Time) {
+	if p := k.patience.Load(); p != nil && p.left(now) <= 0 {
+		k.cancel(jobs.ErrStalled) // and no sign of life: if even that does not end the task, the job goes elsewhere
+		return
 	}
-	if !d.w.c.nc.IsConnected() {
-		return last
+	if !k.w.c.nc.IsConnected() {
+		k.cutOff = true
+		return
 	}
-	if now.Sub(last) > d.w.c.timing.AckWait && d.patience.Load() != nil {
+	if err := k.w.c.nc.Publish(k.msg.Reply, []byte("+WPI")); err != nil {
+		k.log.Warn("keep delivery", "error", err)
+		return
+	}
+	if k.cutOff && now.Sub(k.last) > k.w.c.timing.AckWait {
 		// The connection was away for so long that the server gave the job to another. It was not to blame.
-		if err := d.excuse(ctx); err != nil {
-			d.log.Warn("record lost connection", "error", err)
+		ctx, cancel := context.WithTimeout(ctx, tryLimit)
+		defer cancel()
+		if err := k.excuse(ctx); err != nil {
+			k.log.Warn("record lost connection", "error", err)
 		}
 	}
-	if err := d.w.c.nc.Publish(d.msg.Reply, []byte("+WPI")); err != nil {
-		d.log.Warn("keep delivery", "error", err)
-		return last
-	}
-	return now
+	k.last, k.cutOff = now, false
 }

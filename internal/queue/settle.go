@@ -73,6 +73,9 @@ func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) e
 			attempts, cmp.Or(reason, "the worker was lost while the job ran")))
 	}
 	why := "prefill failed twice"
+	if d.stage != jobs.StagePrefill {
+		why = fmt.Sprintf("there is no live prefill worker, and the job failed %d times", attempts)
+	}
 	if reason != "" {
 		why += ", at last because: " + reason
 	}

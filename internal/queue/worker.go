@@ -180,8 +180,14 @@ func (w *Worker) Run(parent context.Context) error {
 
 // prepare opens what the worker needs and makes it known.
 func (w *Worker) prepare(ctx context.Context) (err error) {
-	if err := w.c.EnsureConsumers(ctx, w.cfg.Role, w.cfg.Model); err != nil {
-		return err
+	roles := []jobs.Stage{w.cfg.Role}
+	if w.cfg.Role == jobs.RoleDecode { // which may have to take the intake over before there ever was a prefill worker
+		roles = append(roles, jobs.RolePrefill)
+	}
+	for _, role := range roles {
+		if err := w.c.EnsureConsumers(ctx, role, w.cfg.Model); err != nil {
+			return err
+		}
 	}
 	for bucket, kv := range map[string]*jetstream.KeyValue{BucketWorkers: &w.presence, BucketHandbacks: &w.handbacks} {
 		if *kv, err = w.c.js.KeyValue(ctx, bucket); err != nil {

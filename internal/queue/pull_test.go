@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+func (r *rig) puller() *puller {
+	r.t.Helper()
+	p, err := newPuller(r.connect().nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+func testSources() []source {
+	var list []source
+	for _, class := range jobs.Classes {
+		list = append(list, source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, class)})
+	}
+	return list
+}
+
+func TestPullMissingConsumer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.puller()
+	defer p.close()
+	missing := source{StreamRelay, "nobody"}
+	for _, sources := range [][]source{{missing}, {missing, testSources()[0]}} {
+		_, err := p.next(t.Context(), sources, nil)
+		if gone, ok := errors.AsType[*goneError](err); !ok || gone.source != missing {
+			t.Errorf("next at %v: error = %v, want one that names %s", sources, err, missing)
+		}
+	}
+}
+
+func TestPullIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.puller()
+	defer p.close()
+	sources := testSources()
+	woken := make(chan struct{})
+	go func() {
+		r.asking(jobs.RoleDecode, 2)
+		close(woken)
+	}()
+	if _, err := p.next(t.Context(), sources, woken); !errors.Is(err, errWoken) {
+		t.Fatalf("next: error = %v, want %v", err, errWoken)
+	}
+	if late := p.withdraw(sources[:1]); len(late) != 0 {
+		t.Errorf("%d jobs from nowhere", len(late))
+	}
+	list := []*jobs.Job{testJob(jobs.Interactive), testJob(jobs.Batch)}
+	r.relay(list[1])
+	r.asking(jobs.RoleDecode, 1)
+	if n := r.unacknowledged(jobs.RoleDecode); n != 0 {
+		t.Errorf("%d jobs were delivered to a pull that was withdrawn", n)
+	}
+	r.relay(list[0])
+	for _, j := range list {
+		a, err := p.next(t.Context(), sources, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := jobs.JobSubject(jobs.StageDecode, testModel, j.Class, j.ID); a.msg.Subject != want || a.asked.After(a.at) {
+			t.Errorf("arrival = %s, asked for at %v, there at %v; want %s", a.msg.Subject, a.asked, a.at, want)
+		}
+	}
+}
+
+func TestPullEndsWithContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.puller()
+	defer p.close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.next(ctx, testSources(), nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// A pull of which the server is not heard is given up and made again.
+func TestSilentPull(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.puller()
+	defer p.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		r.asking(jobs.RoleDecode, 2)
+		cancel()
+	}()
+	_, _ = p.next(ctx, testSources(), nil)
+	p.waiting[testSources()[0]].heard = time.Now().Add(-time.Minute)
+	p.dropSilent(time.Now())
+	r.asking(jobs.RoleDecode, 1)
+	j := testJob(jobs.Interactive)
+	r.relay(j)
+	if a, err := p.next(t.Context(), testSources(), nil); err != nil || a.msg == nil {
+		t.Errorf("next: %v", err)
+	}
+}
