@@ -247,14 +247,13 @@ func TestPanic(t *testing.T) {
 		case 2:
 			return jobs.Outcome{}, nil // neither hop nor result
 		}
-		var m map[string]int
-		m["x"] = 1
-		return jobs.Outcome{}, nil
+		var list []int
+		return jobs.Outcome{}, fmt.Errorf("never seen: %d", list[task.Attempt])
 	}))
 	j := testJob(jobs.Batch)
 	r.relay(j)
 	res := r.results(j)[0]
-	if res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || !strings.Contains(res.Error.Message, "nil map") {
+	if res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || !strings.Contains(res.Error.Message, "index out of range") {
 		t.Errorf("result = %+v, error %+v", res, res.Error)
 	}
 	if n := done.times(); n != 3 {
