@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -53,8 +54,8 @@ type Worker struct {
 
 	cleanup []func() // last in, first out
 
-	mu       sync.Mutex
-	draining bool
+	mu      sync.Mutex
+	drainBy time.Time // when the drain must have ended; zero while there is none
 }
 
 // StartWorker starts a worker up to the point where it takes jobs as soon as its engine is ready.
@@ -146,22 +147,27 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// Abort ends running jobs at once and hands them back.
-func (w *Worker) Abort() { w.queue.Abort() }
+// Abort ends what runs at once: jobs are handed back, HTTP calls are cut off.
+func (w *Worker) Abort() {
+	w.queue.Abort()
+	_ = w.http.Close()
+}
 
 func (w *Worker) drain() {
 	w.mu.Lock()
-	w.draining = true
+	w.drainBy = time.Now().Add(w.flags.DrainLimit)
 	w.mu.Unlock()
 	notifySystemd("STOPPING=1")
 	w.log.Info("draining", "busy", w.slots.Busy(), "limit", w.flags.DrainLimit)
 	w.queue.Changed()
 }
 
-func (w *Worker) isDraining() bool {
+func (w *Worker) isDraining() bool { return !w.drainEnd().IsZero() }
+
+func (w *Worker) drainEnd() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.draining
+	return w.drainBy
 }
 
 // waitForEngine returns once the engine can work. One that cannot be reached gets some time to
@@ -267,7 +273,8 @@ func (w *Worker) listen(ctx context.Context) error {
 	}()
 	w.onClose("http", func() error {
 		defer func() { <-served }()
-		limit, cancel := context.WithTimeout(context.Background(), w.flags.DrainLimit)
+		by := cmp.Or(w.drainEnd(), time.Now().Add(w.flags.DrainLimit)) // the queue has drained within the same time
+		limit, cancel := context.WithDeadline(context.Background(), by)
 		defer cancel()
 		if err := w.http.Shutdown(limit); err != nil {
 			return w.http.Close()

@@ -1,6 +1,8 @@
 package processes
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -84,4 +86,50 @@ func TestSecondSignalAborts(t *testing.T) {
 			s.once(1)
 		})
 	}
+}
+
+// What came over HTTP, past the queue, is drained and aborted like any other work.
+func TestHTTPCallOfAWorkerThatStops(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	e := s.engine(20 * time.Millisecond)
+	generate := func(machine string) <-chan string {
+		body := strings.NewReader(`{"prompt": "` + strings.Repeat("x <- mean(df$price) ", 10) + `", "max_tokens": 8}`)
+		request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, "http://"+s.address(machine)+"/generate", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan string, 1)
+		go func() {
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				answer <- err.Error()
+				return
+			}
+			defer response.Body.Close()
+			text, _ := io.ReadAll(response.Body) // a cut off answer is no answer
+			answer <- string(text)
+		}()
+		s.running(e)
+		return answer
+	}
+
+	drained := s.worker(jobs.RoleDecode, "drained", e.URL())
+	answer := generate("drained")
+	drained.terminate()
+	if text := <-answer; !strings.Contains(text, `"response"`) {
+		t.Errorf("the call of a worker that drains ended with %q", text)
+	}
+	drained.exits(0)
+
+	aborted := s.worker(jobs.RoleDecode, "aborted", e.URL())
+	e.Fail(ollamatest.HangMid, 1)
+	answer = generate("aborted")
+	aborted.terminate()
+	aborted.says(`"msg":"draining"`)
+	aborted.terminate()
+	if text := <-answer; strings.Contains(text, `"response"`) {
+		t.Errorf("the call of a worker that was aborted ended with %q", text)
+	}
+	aborted.exits(0)
 }

@@ -56,9 +56,10 @@ func newSystem(t *testing.T) *system {
 	return s
 }
 
-// env is the environment of the system's programs: a user of their own, who has set where NATS is.
+// env is the environment of the system's programs: a user of their own, who has set where NATS is. Who
+// drains may take longer than a scenario waits.
 func (s *system) env() []string {
-	return []string{"HOME=" + s.home, "TANDEM_USER=grader", "TANDEM_NATS=" + s.url, "TANDEM_LOG_FORMAT=json"}
+	return []string{"HOME=" + s.home, "TANDEM_USER=grader", "TANDEM_NATS=" + s.url, "TANDEM_LOG_FORMAT=json", "TANDEM_DRAIN_LIMIT=5m"}
 }
 
 // startNATS starts the NATS server on the scenario's store.
@@ -88,19 +89,26 @@ func (s *system) worker(role jobs.Stage, machine, engineURL string) *process {
 	s.t.Helper()
 	p := start(s.t, s.env(), string(role)+"-worker", "--model", model, "--engine-url", engineURL,
 		"--machine", machine, "--http", "127.0.0.1:0", "--num-ctx", "8192")
-	s.eventually(func(ctx context.Context) error {
-		select {
-		case <-p.ended:
-			s.t.Fatalf("worker %s has ended", machine)
-		default:
-		}
-		list, err := s.queue.Workers(ctx)
-		if err == nil && !slices.ContainsFunc(list, func(w queue.Presence) bool { return w.Machine == machine }) {
-			err = fmt.Errorf("worker %s is not present", machine)
-		}
-		return err
-	})
+	s.address(machine)
 	return p
+}
+
+// address is where a worker serves HTTP, once it is present.
+func (s *system) address(machine string) (addr string) {
+	s.t.Helper()
+	s.eventually(func(ctx context.Context) error {
+		list, err := s.queue.Workers(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(w queue.Presence) bool { return w.Machine == machine })
+		if i < 0 {
+			return fmt.Errorf("worker %s is not present", machine)
+		}
+		addr = list[i].HTTP
+		return nil
+	})
+	return addr
 }
 
 // submitter starts a command of the client.
