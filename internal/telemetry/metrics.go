@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,7 +106,7 @@ func (m *Metrics) promptTokens(cached, computed int) {
 
 // HTTP counts one request to the HTTP API; path is one of its routes.
 func (m *Metrics) HTTP(path string, code int) {
-	m.httpCalls.WithLabelValues(path, http.StatusText(code)).Inc()
+	m.httpCalls.WithLabelValues(path, strconv.Itoa(code)).Inc()
 }
 
 // EngineUp says whether the engine can work.
