@@ -23,8 +23,15 @@ func TestCrashBeforeAcknowledgement(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			run := map[jobs.Stage]func(context.Context, *jobs.Task) (jobs.Outcome, error){jobs.RolePrefill: passOn, jobs.RoleDecode: answer}
 			var done book
+			goOn := make(chan struct{})
+			run := map[jobs.Stage]func(context.Context, *jobs.Task) (jobs.Outcome, error){
+				jobs.RolePrefill: passOn,
+				jobs.RoleDecode: func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+					<-goOn
+					return answer(ctx, task)
+				},
+			}
 			other := jobs.RoleDecode
 			if role == jobs.RoleDecode {
 				other = jobs.RolePrefill
@@ -38,6 +45,8 @@ func TestCrashBeforeAcknowledgement(t *testing.T) {
 			}
 			j := testJob(jobs.Batch)
 			r.submit(j)
+			r.eventually("prefill acknowledged", func() bool { return r.waiting(StreamIntake) == 0 })
+			close(goOn)
 			if res := r.results(j)[0]; res.Status != jobs.Succeeded {
 				t.Errorf("result = %+v", res)
 			}
