@@ -19,6 +19,11 @@ const (
 	Down    State = "down" // it does not answer, or cannot serve the model
 )
 
+// describeLimit is how long an engine may take to say what it is.
+const describeLimit = 15 * time.Second
+
+var errSilent = jobs.Errorf(jobs.CodeEngineUnreachable, "the engine did not answer within %v; look at its log and restart it", describeLimit)
+
 // Health is what a [Monitor] knows of its engine.
 type Health struct {
 	State       State
@@ -64,14 +69,14 @@ func (m *Monitor) Run(ctx context.Context) {
 
 // Check asks the engine now, loads the model if need be, and returns why it cannot work, if so.
 func (m *Monitor) Check(ctx context.Context) error {
-	d, err := m.engine.Describe(ctx)
+	d, err := m.describe(ctx)
 	if err == nil && !d.Loaded {
 		m.set(Health{State: Loading, Description: d})
-		m.log.Info("loading model", "model", d.Model)
+		m.log.Info("loading model")
 		start := time.Now()
 		if err = m.engine.Load(ctx); err == nil {
-			d, err = m.engine.Describe(ctx)
-			m.log.Info("model loaded", "model", d.Model, "seconds", time.Since(start).Seconds())
+			d, err = m.describe(ctx)
+			m.log.Info("model loaded", "seconds", time.Since(start).Seconds())
 		}
 	}
 	switch {
@@ -85,6 +90,13 @@ func (m *Monitor) Check(ctx context.Context) error {
 		m.set(Health{State: Down, Description: m.Health().Description, Problem: err.Error()})
 	}
 	return err
+}
+
+// describe asks the engine, and does not wait for ever for one that hangs.
+func (m *Monitor) describe(ctx context.Context) (Description, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, describeLimit, errSilent)
+	defer cancel()
+	return m.engine.Describe(ctx)
 }
 
 // Suspect makes the monitor ask at once, for example because a request failed.
@@ -106,7 +118,7 @@ func (m *Monitor) set(h Health) {
 	if h.State == Down {
 		m.log.Error("engine is down", "problem", h.Problem)
 	} else {
-		m.log.Info("engine is "+string(h.State), "engine", h.Description.Engine, "version", h.Description.Version, "model", h.Description.Model)
+		m.log.Info("engine is "+string(h.State), "engine", h.Description.Engine, "version", h.Description.Version)
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ type patient struct {
 	err    error
 	loaded bool
 	loads  int
+	hangs  atomic.Bool
 }
 
 func (p *patient) be(err error, loaded bool) {
@@ -27,7 +30,11 @@ func (p *patient) be(err error, loaded bool) {
 	p.err, p.loaded = err, loaded
 }
 
-func (p *patient) Describe(context.Context) (engine.Description, error) {
+func (p *patient) Describe(ctx context.Context) (engine.Description, error) {
+	if p.hangs.Load() {
+		<-ctx.Done()
+		return engine.Description{}, context.Cause(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return engine.Description{Model: "m", Loaded: p.loaded}, p.err
@@ -71,9 +78,21 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("noticed after %v that it is back, want 5 s at most", d)
 		}
 
+		p.hangs.Store(true)
+		m.Suspect()
+		for m.Health().State != engine.Down {
+			<-m.Changed()
+		}
+		if h := m.Health(); !strings.Contains(h.Problem, "did not answer") {
+			t.Errorf("an engine that hangs is down because %q", h.Problem)
+		}
+		p.hangs.Store(false)
+
 		p.be(jobs.Errorf(jobs.CodeEngineBusy, "loading"), true)
 		m.Suspect()
-		synctest.Wait()
+		for m.Health().State == engine.Down {
+			<-m.Changed()
+		}
 		if got := m.Health().State; got != engine.Loading {
 			t.Errorf("a busy engine is %s, want loading", got)
 		}
