@@ -101,6 +101,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	if err := w.conn.EnsureStreams(ctx); err != nil {
 		return nil, err
 	}
+	if sync := w.conn.Sync(ctx); sync != queue.SyncAlways {
+		w.log.Warn("NATS may lose acknowledged jobs if its machine crashes: see that it has sync_interval: always", "sync", sync)
+	}
 	if err := w.waitForEngine(ctx); err != nil {
 		return nil, err
 	}

@@ -142,6 +142,23 @@ func (s *Server) start(ctx context.Context) (err error) {
 		}
 	}
 	s.opts.Port = s.running.Addr().(*net.TCPAddr).Port
+	if s.opts.NoJetStream {
+		return nil
+	}
+	return s.tellSettings()
+}
+
+// tellSettings lets users ask for the settings of JetStream, which only the system account may otherwise:
+// a client wants to know whether what is acknowledged is on the disk.
+func (s *Server) tellSettings() error {
+	ask := "$SYS.REQ.SERVER." + s.running.ID() + ".JSZ"
+	system := s.running.SystemAccount()
+	if err := system.AddServiceExport(ask, nil); err != nil {
+		return fmt.Errorf("export the settings of JetStream: %w", err)
+	}
+	if err := s.running.GlobalAccount().AddServiceImport(system, ask, ask); err != nil {
+		return fmt.Errorf("import the settings of JetStream: %w", err)
+	}
 	return nil
 }
 

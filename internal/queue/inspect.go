@@ -78,7 +78,7 @@ func (c *Conn) Inspect(ctx context.Context) (*Overview, error) {
 	}
 	o.Server = Server{
 		URL: c.nc.ConnectedUrlRedacted(), Name: c.nc.ConnectedServerName(), Version: c.nc.ConnectedServerVersion(),
-		MaxPayload: c.nc.MaxPayload(), Sync: c.syncSetting(ctx), RTTSeconds: rtt.Seconds(),
+		MaxPayload: c.nc.MaxPayload(), Sync: c.Sync(ctx), RTTSeconds: rtt.Seconds(),
 	}
 	bucketMissing := false
 	for _, want := range streams(c.timing) {
@@ -149,9 +149,9 @@ func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class j
 	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending}, nil
 }
 
-// syncSetting asks the server for its sync setting. It tells only users that may ask it about itself:
+// Sync asks the server for its sync setting. It tells only users that may ask it about itself:
 // the system account's, or those of an account that imports its services.
-func (c *Conn) syncSetting(ctx context.Context) Sync {
+func (c *Conn) Sync(ctx context.Context) Sync {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	msg, err := c.nc.RequestWithContext(ctx, "$SYS.REQ.SERVER."+c.nc.ConnectedServerId()+".JSZ", nil)

@@ -96,7 +96,7 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Server.MaxPayload != 8<<20 || o.Server.Version == "" || o.Server.URL != r.server.URL() || o.Server.Sync != SyncUnknown || o.Server.RTTSeconds <= 0 {
+	if o.Server.MaxPayload != 8<<20 || o.Server.Version == "" || o.Server.URL != r.server.URL() || o.Server.Sync != SyncInterval || o.Server.RTTSeconds <= 0 {
 		t.Errorf("server = %+v", o.Server)
 	}
 	if len(o.Workers) != 2 || o.Workers[0].Role != jobs.RoleDecode {
@@ -166,7 +166,7 @@ func TestSyncSetting(t *testing.T) {
 			}
 			opts.NoSigs, opts.NoLog = true, true
 			url := strings.Replace(runServer(t, opts), "nats://", "nats://u:p@", 1)
-			if got := connects(t, Config{URL: url}).syncSetting(t.Context()); got != want {
+			if got := connects(t, Config{URL: url}).Sync(t.Context()); got != want {
 				t.Errorf("sync = %s, want %s", got, want)
 			}
 		})

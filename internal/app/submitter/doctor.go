@@ -120,7 +120,7 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 	case queue.SyncInterval:
 		e.add(levelWarning, "durability", "the store is synced now and then only: a crash of the NATS machine loses acknowledged jobs", "set sync_interval: always in the jetstream part of the server's configuration")
 	default:
-		e.ok("durability", "this user may not ask; see that the server has sync_interval: always")
+		e.add(levelWarning, "durability", "the server does not tell this user whether acknowledged jobs are on the disk", "see that it has sync_interval: always in the jetstream part of its configuration")
 	}
 	faults := faultsOf(o)
 	for _, f := range faults {
