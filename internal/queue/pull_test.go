@@ -64,6 +64,7 @@ func TestPullIsWithdrawn(t *testing.T) {
 		t.Errorf("%d jobs were delivered to a pull that was withdrawn", n)
 	}
 	r.relay(list[0])
+	r.eventually("delivery to the pull that was kept", func() bool { return len(p.msgs) == 1 })
 	for _, j := range list {
 		a, err := p.next(t.Context(), sources, nil)
 		if err != nil {

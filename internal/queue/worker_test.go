@@ -61,6 +61,7 @@ func TestInteractiveBeforeBatch(t *testing.T) {
 		return answer(ctx, task)
 	}))
 	<-begun
+	r.asking(jobs.RoleDecode, 0) // so that nothing is delivered while the slot is taken
 	r.relay(urgent...)
 	close(goOn)
 	r.results(slices.Concat(batch, urgent)...)
