@@ -108,7 +108,7 @@ const limit = 30 * time.Second
 
 // nats [small|core|locked]: starts a server and points submitter at it.
 func (r *rig) startNATS(ts *testscript.TestScript, args []string) (err error) {
-	o := natsembed.Options{Dir: filepath.Join(r.dir, "nats"), LazySync: true, Log: slog.New(slog.DiscardHandler)}
+	o := natsembed.Options{Dir: filepath.Join(r.dir, "nats"), Log: slog.New(slog.DiscardHandler)}
 	switch strings.Join(args, " ") {
 	case "small":
 		o.MaxPayload = 1 << 20
