@@ -327,6 +327,17 @@ func TestPermanentErrorsAreNotTriedAgain(t *testing.T) {
 	}
 }
 
+// A model that somebody removed is no job's fault.
+func TestMissingModelIsNotBlamedOnTheJob(t *testing.T) {
+	s, p, d := newSystem(t), fake(t), fake(t)
+	s.worker(jobs.RolePrefill, p.URL())
+	s.worker(jobs.RoleDecode, d.URL())
+	d.Fail(ollamatest.Missing, 1)
+	if r := s.await(s.submit(s.job("the model is away for a moment"))); r.Status != jobs.Succeeded || r.Attempts.Decode != 1 {
+		t.Errorf("%s after %d decode attempts, error %+v; want success at the first", r.Status, r.Attempts.Decode, r.Error)
+	}
+}
+
 func TestNATSRestartsInTheMiddleOfABatch(t *testing.T) {
 	s := newSystem(t)
 	p := ollamatest.Start(t, ollamatest.Options{Model: model, PerToken: time.Millisecond})

@@ -185,7 +185,7 @@ func (w *Worker) waitForEngine(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case jobs.Classify(err) == jobs.Permanent, time.Now().After(deadline):
+		case jobs.CodeOf(err) == jobs.CodeModelMissing, jobs.Classify(err) == jobs.Permanent, time.Now().After(deadline):
 			return err
 		}
 		select {
@@ -265,6 +265,8 @@ func (w *Worker) listen(ctx context.Context) error {
 			Health: w.monitor.Health, Ready: w.takesJobs, Metrics: w.metrics.Handler(), Count: w.metrics.HTTP, Log: w.log,
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		IdleTimeout:       2 * time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	served := make(chan struct{})

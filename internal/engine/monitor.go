@@ -19,8 +19,12 @@ const (
 	Down    State = "down" // it does not answer, or cannot serve the model
 )
 
-// describeLimit is how long an engine may take to say what it is.
-const describeLimit = 15 * time.Second
+const (
+	describeLimit = 15 * time.Second // for an engine to say what it is
+	loadLimit     = 15 * time.Minute // for a model to be in memory: a hundred gigabytes off a slow disk
+)
+
+var errNotLoaded = jobs.Errorf(jobs.CodeEngineUnreachable, "the engine did not load the model within %v; look at its log and restart it", loadLimit)
 
 var errSilent = jobs.Errorf(jobs.CodeEngineUnreachable, "the engine did not answer within %v; look at its log and restart it", describeLimit)
 
@@ -41,6 +45,7 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	health  Health
+	since   time.Time     // of its state
 	changed chan struct{} // closed and replaced at each change of state
 }
 
@@ -48,7 +53,7 @@ type Monitor struct {
 func NewMonitor(e Engine, every time.Duration, log *slog.Logger) *Monitor {
 	return &Monitor{
 		engine: e, every: every, log: log, suspect: make(chan struct{}, 1),
-		health: Health{State: Loading}, changed: make(chan struct{}),
+		health: Health{State: Loading}, since: time.Now(), changed: make(chan struct{}),
 	}
 }
 
@@ -74,7 +79,7 @@ func (m *Monitor) Check(ctx context.Context) error {
 		m.set(Health{State: Loading, Description: d})
 		m.log.Info("loading model")
 		start := time.Now()
-		if err = m.engine.Load(ctx); err == nil {
+		if err = m.load(ctx); err == nil {
 			d, err = m.describe(ctx)
 			m.log.Info("model loaded", "seconds", time.Since(start).Seconds())
 		}
@@ -84,7 +89,7 @@ func (m *Monitor) Check(ctx context.Context) error {
 		return context.Cause(ctx)
 	case err == nil:
 		m.set(Health{State: Ready, Description: d})
-	case jobs.CodeOf(err) == jobs.CodeEngineBusy: // loading, or so busy that it did not answer
+	case jobs.CodeOf(err) == jobs.CodeEngineBusy && m.loadingFor() < loadLimit: // or so busy that it did not answer
 		m.set(Health{State: Loading, Description: m.Health().Description, Problem: err.Error()})
 	default:
 		m.set(Health{State: Down, Description: m.Health().Description, Problem: err.Error()})
@@ -97,6 +102,23 @@ func (m *Monitor) describe(ctx context.Context) (Description, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, describeLimit, errSilent)
 	defer cancel()
 	return m.engine.Describe(ctx)
+}
+
+// load has the model loaded, and does not wait for ever either.
+func (m *Monitor) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, loadLimit, errNotLoaded)
+	defer cancel()
+	return m.engine.Load(ctx)
+}
+
+// loadingFor is how long the engine has been loading.
+func (m *Monitor) loadingFor() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.health.State != Loading {
+		return 0
+	}
+	return time.Since(m.since)
 }
 
 // Suspect makes the monitor ask at once, for example because a request failed.
@@ -115,6 +137,7 @@ func (m *Monitor) set(h Health) {
 	if before.State == h.State {
 		return
 	}
+	m.since = time.Now()
 	if h.State == Down {
 		m.log.Error("engine is down", "problem", h.Problem)
 	} else {

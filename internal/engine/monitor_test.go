@@ -96,5 +96,12 @@ func TestMonitor(t *testing.T) {
 		if got := m.Health().State; got != engine.Loading {
 			t.Errorf("a busy engine is %s, want loading", got)
 		}
+		start = time.Now()
+		for m.Health().State == engine.Loading {
+			<-m.Changed()
+		}
+		if d := time.Since(start); d < 14*time.Minute || d > 16*time.Minute {
+			t.Errorf("an engine that loads for ever is down after %v, want a quarter of an hour", d)
+		}
 	})
 }

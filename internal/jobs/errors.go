@@ -15,7 +15,7 @@ type Code string
 const (
 	CodeInvalid           Code = "invalid_request"    // a field is wrong; the message names it
 	CodeUnknownModel      Code = "unknown_model"      // no worker was ever started for the model
-	CodeModelMissing      Code = "model_missing"      // the engine does not have the model
+	CodeModelMissing      Code = "model_missing"      // the engine does not have the model: the worker's fault, not the job's
 	CodeContextOverflow   Code = "context_overflow"   // the prompt needs more context than the worker has
 	CodeEngineRefused     Code = "engine_refused"     // the engine says that the request is wrong
 	CodeEngineUnreachable Code = "engine_unreachable" // no connection
@@ -112,9 +112,9 @@ func Classify(err error) ErrorClass {
 		return Retry
 	}
 	switch e.Code {
-	case CodeInvalid, CodeUnknownModel, CodeModelMissing, CodeContextOverflow, CodeEngineRefused, CodeAttempts:
+	case CodeInvalid, CodeUnknownModel, CodeContextOverflow, CodeEngineRefused, CodeAttempts:
 		return Permanent
-	case CodeEngineBusy, CodeDraining, CodeNATS, CodeQueueFull:
+	case CodeEngineBusy, CodeModelMissing, CodeDraining, CodeNATS, CodeQueueFull:
 		return HandBack
 	case CodeCancelled, CodeDeadline:
 		return Ended

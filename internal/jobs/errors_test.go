@@ -44,8 +44,8 @@ func TestIs(t *testing.T) {
 
 func TestClassify(t *testing.T) {
 	classes := map[ErrorClass][]Code{
-		Permanent: {CodeInvalid, CodeUnknownModel, CodeModelMissing, CodeContextOverflow, CodeEngineRefused, CodeAttempts},
-		HandBack:  {CodeEngineBusy, CodeDraining, CodeNATS, CodeQueueFull},
+		Permanent: {CodeInvalid, CodeUnknownModel, CodeContextOverflow, CodeEngineRefused, CodeAttempts},
+		HandBack:  {CodeModelMissing, CodeEngineBusy, CodeDraining, CodeNATS, CodeQueueFull},
 		Ended:     {CodeCancelled, CodeDeadline},
 		Retry: {CodeEngineUnreachable, CodeEngineFailed, CodeEngineStalled, CodeWorkerLost, CodePanic,
 			CodeHandoverMismatch, CodeDecodeMissing, CodeTimeout, "a code of a newer version"},

@@ -40,7 +40,7 @@ func TestFaults(t *testing.T) {
 	}{
 		ollamatest.Reset:       {jobs.CodeEngineFailed, jobs.Retry, "broke off"},
 		ollamatest.Busy:        {jobs.CodeEngineBusy, jobs.HandBack, "busy"},
-		ollamatest.Missing:     {jobs.CodeModelMissing, jobs.Permanent, "ollama pull fake:latest"},
+		ollamatest.Missing:     {jobs.CodeModelMissing, jobs.HandBack, "ollama pull fake:latest"},
 		ollamatest.OutOfMemory: {jobs.CodeEngineFailed, jobs.Retry, "out of memory"},
 		ollamatest.Redirect:    {jobs.CodeEngineFailed, jobs.Retry, "redirect"},
 		ollamatest.Rubbish:     {jobs.CodeEngineFailed, jobs.Retry, "no Ollama"},

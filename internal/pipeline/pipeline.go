@@ -6,6 +6,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
@@ -50,12 +51,15 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	return outcome, err
 }
 
+// longestSilence bounds what a worker that has measured nothing yet expects of a long prompt.
+const longestSilence = 15 * time.Minute
+
 // request is the engine's view of the task. Prompt processing may be silent for three times as
 // long as this worker's own rate says.
 func (s *Stage) request(t *jobs.Task) engine.Request {
 	req := engine.RequestOf(t.Job)
 	req.Progress = t.Progress
-	t.Expect(3 * s.rates.PrefillTime(PromptBytes(t.Job)))
+	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job)), longestSilence))
 	return req
 }
 

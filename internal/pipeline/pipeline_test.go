@@ -185,6 +185,22 @@ func TestFallbackWarns(t *testing.T) {
 	}
 }
 
+// A prompt may take long, but no engine is waited for for ever.
+func TestExpectedSilence(t *testing.T) {
+	for bytes, want := range map[int]time.Duration{10: 30 * time.Second, 3000: 2 * time.Minute, 4 << 20: 15 * time.Minute} {
+		tk, _ := task(jobs.StageFallback, "", nil)
+		tk.Job.Prompt = strings.Repeat("a", bytes)
+		var got time.Duration
+		tk.Expect = func(d time.Duration) { got = d }
+		if _, err := stageOf(&scripted{}).Run(t.Context(), tk); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%d bytes may take %v, want %v", bytes, got, want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	broken := jobs.Errorf(jobs.CodeEngineFailed, "broken")
 	for _, stage := range []jobs.Stage{jobs.StagePrefill, jobs.StageDecode, jobs.StageFallback} {

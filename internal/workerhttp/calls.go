@@ -1,6 +1,7 @@
 package workerhttp
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -27,9 +28,9 @@ func (s *server) prefill(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	var p engine.Prefilled
 	start := time.Now()
-	err = s.run(r.Context(), func() (err error) {
+	err = s.run(r.Context(), func(ctx context.Context) (err error) {
 		start = time.Now()
-		p, err = s.Engine.Prefill(r.Context(), engine.RequestOf(j))
+		p, err = s.Engine.Prefill(ctx, engine.RequestOf(j))
 		return err
 	})
 	if err != nil {
@@ -65,11 +66,11 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request) (any, error) {
 	if in.Prompt == "" && (in.Context != nil || in.KVCache != nil || in.InputIDs != nil) {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "prompt is missing: context, kv_cache and input_ids do not hold the KV cache, so the prompt must be sent with them")
 	}
-	c, took, err := s.complete(r, in.Prompt, in.MaxNewTokens, in.Temperature, func(req engine.Request) (engine.Completion, error) {
+	c, took, err := s.complete(r, in.Prompt, in.MaxNewTokens, in.Temperature, func(ctx context.Context, req engine.Request) (engine.Completion, error) {
 		if in.Context == nil {
-			return s.Engine.Generate(r.Context(), req, discard)
+			return s.Engine.Generate(ctx, req, discard)
 		}
-		return s.Engine.Decode(r.Context(), req, engine.Prefilled{Kind: jobs.KindContext, Context: in.Context}, discard)
+		return s.Engine.Decode(ctx, req, engine.Prefilled{Kind: jobs.KindContext, Context: in.Context}, discard)
 	})
 	if err != nil {
 		return nil, err
@@ -90,8 +91,8 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := read(w, r, &in); err != nil {
 		return nil, err
 	}
-	c, took, err := s.complete(r, in.Prompt, in.MaxTokens, in.Temperature, func(req engine.Request) (engine.Completion, error) {
-		return s.Engine.Generate(r.Context(), req, discard)
+	c, took, err := s.complete(r, in.Prompt, in.MaxTokens, in.Temperature, func(ctx context.Context, req engine.Request) (engine.Completion, error) {
+		return s.Engine.Generate(ctx, req, discard)
 	})
 	if err != nil {
 		return nil, err
@@ -100,14 +101,14 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (s *server) complete(r *http.Request, prompt string, maxTokens *int, temperature *float64,
-	call func(engine.Request) (engine.Completion, error)) (c engine.Completion, took time.Duration, err error) {
+	call func(context.Context, engine.Request) (engine.Completion, error)) (c engine.Completion, took time.Duration, err error) {
 	j, err := s.job(prompt, maxTokens, temperature)
 	if err != nil {
 		return c, 0, err
 	}
-	err = s.run(r.Context(), func() (err error) {
+	err = s.run(r.Context(), func(ctx context.Context) (err error) {
 		start := time.Now()
-		c, err = call(engine.RequestOf(j))
+		c, err = call(ctx, engine.RequestOf(j))
 		took = time.Since(start)
 		return err
 	})

@@ -19,6 +19,9 @@ import (
 // maxBody bounds a request: a prompt as large as a job's, escaped as JSON at its worst.
 const maxBody = 6*jobs.MaxBody + 1<<20
 
+// callLimit is how long a call may hold its slot, whatever the engine does.
+const callLimit = 30 * time.Minute
+
 // Config describes a worker to its HTTP API.
 type Config struct {
 	Role    jobs.Stage // prefill serves /prefill; decode serves /decode and /generate
@@ -140,12 +143,20 @@ func (s *server) job(prompt string, maxTokens *int, temperature *float64) (*jobs
 	return j, j.Validate()
 }
 
-// run waits for a slot and holds it while f runs.
-func (s *server) run(ctx context.Context, f func() error) error {
+// run waits for a slot and holds it while f runs. A worker that drains takes no more calls.
+func (s *server) run(ctx context.Context, f func(context.Context) error) error {
+	if err := s.Ready(); errors.Is(err, jobs.ErrDraining) {
+		return err
+	}
 	release, err := s.Slots.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return f()
+	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, jobs.ErrStalled)
+	defer cancel()
+	if err = f(ctx); err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }

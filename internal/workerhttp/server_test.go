@@ -182,6 +182,10 @@ func TestHealthAndReadiness(t *testing.T) {
 	if code, got := r.call(t, "GET", "/ready", ""); code != 503 || got["reason"] != "draining" {
 		t.Errorf("not ready: %d %v", code, got)
 	}
+	r.ready = jobs.ErrDraining
+	if code, got := r.call(t, "POST", "/generate", `{"prompt": "a"}`); code != 503 || got["code"] != string(jobs.CodeDraining) {
+		t.Errorf("a call to a worker that drains: %d %v", code, got)
+	}
 }
 
 func TestCallsShareTheSlots(t *testing.T) {

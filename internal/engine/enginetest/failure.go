@@ -131,7 +131,7 @@ func (s *suite) missing(t *testing.T) {
 		return // Run has said why
 	}
 	for call, err := range every(t.Context(), s.Missing) {
-		hasCode(t, call, err, jobs.CodeModelMissing, jobs.Permanent)
+		hasCode(t, call, err, jobs.CodeModelMissing, jobs.HandBack)
 	}
 }
 
