@@ -31,7 +31,7 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 	}
 
 	class := jobs.Classify(err)
-	d.log.Warn("task failed", "attempt", d.attempt, "code", jobs.CodeOf(err), "error", err, "then", class)
+	d.log.Warn("task failed", "attempt", d.attempt, "code", jobs.CodeOf(err), "error", err, "then", class.String())
 	switch class {
 	case jobs.Ended:
 		return false, d.end(ctx, err)
