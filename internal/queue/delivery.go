@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
@@ -33,6 +34,7 @@ type delivery struct {
 	stage     jobs.Stage     // as which it runs here
 	stored    time.Time      // in this stream; the server's clock, as the next one
 	accepted  time.Time      // in the intake
+	sequence  uint64         // in its stream
 	delivered int            // the server's count
 	attempt   int
 	past      history
@@ -80,7 +82,7 @@ func (d *delivery) read() error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
-	d.stored, d.delivered = meta.Timestamp, int(meta.NumDelivered)
+	d.stored, d.sequence, d.delivered = meta.Timestamp, meta.Sequence.Stream, int(meta.NumDelivered)
 	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "%w", err)
 	}
@@ -175,10 +177,23 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 	return d.ended(ctx) // it may have passed through the relay between the two looks
 }
 
-// ended reports whether the job has its result.
+// ended reports whether nothing is left to be done: the job has its result, or its message is gone from the
+// stream. A purge takes both, so a job that lost its message must not come back to life.
 func (d *delivery) ended(ctx context.Context) (bool, error) {
 	there, err := lastOf(ctx, d.w.results, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
-	return there != nil, err
+	if there != nil || err != nil {
+		return there != nil, err
+	}
+	stream, err := d.w.c.stream(ctx, d.from.stream)
+	if err != nil {
+		return false, err
+	}
+	_, err = stream.GetMsg(ctx, d.sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
+		return true, nil
+	}
+	return false, err
 }
 
 // run has the task done.

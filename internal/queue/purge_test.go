@@ -172,3 +172,53 @@ func TestSyncSetting(t *testing.T) {
 		})
 	}
 }
+
+// A worker that could not be told of a purge publishes nothing for the job when it is back.
+func TestPurgeWhileWorkerIsAway(t *testing.T) {
+	t.Parallel()
+	refuse := func(context.Context, *jobs.Task) (jobs.Outcome, error) {
+		return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "no")
+	}
+	for _, tt := range []struct {
+		name string
+		role jobs.Stage
+		run  func(context.Context, *jobs.Task) (jobs.Outcome, error)
+	}{{"hop", jobs.RolePrefill, passOn}, {"result", jobs.RoleDecode, answer}, {"dead letter", jobs.RoleDecode, refuse}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var decodes book
+			if tt.role == jobs.RolePrefill {
+				r.start(jobs.RoleDecode, 1, decodes.note(answer))
+			}
+			r.link = newLink(t, r.server.URL())
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			s := r.start(tt.role, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+				close(begun)
+				<-goOn
+				return tt.run(ctx, task)
+			})
+			j := testJob(jobs.Batch)
+			if tt.role == jobs.RolePrefill {
+				r.submit(j)
+			} else {
+				r.relay(j)
+			}
+			<-begun
+			r.link.cut()
+			r.eventually("connection lost", func() bool { return !s.conn.Connected() })
+			if _, err := r.client().PurgeBatch(t.Context(), j.Batch); err != nil {
+				t.Fatal(err)
+			}
+			close(goOn)
+			r.link.mend()
+			r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 })
+			if results, letters := r.waiting(StreamResults), r.waiting(StreamDLQ); results+letters > 0 || r.state(StreamRelay).LastSeq > 1 || decodes.times() > 0 {
+				t.Errorf("after the purge: %d results, %d dead letters, %d jobs decoded", results, letters, decodes.times())
+			}
+			if n := r.waiting(StreamIntake) + r.waiting(StreamRelay); n != 0 {
+				t.Errorf("%d jobs are queued", n)
+			}
+		})
+	}
+}

@@ -34,6 +34,7 @@ type rig struct {
 	t      testing.TB
 	server *natsembed.Server
 	timing Timing
+	link   *link // workers connect over it if it is not nil
 }
 
 func newRig(t testing.TB) *rig { return newRigOn(t, natsembed.Options{}) }
@@ -53,9 +54,11 @@ func newRigOn(t testing.TB, opts natsembed.Options) *rig {
 	return r
 }
 
-func (r *rig) connect() *Conn {
+func (r *rig) connect() *Conn { return r.connectTo(r.server.URL()) }
+
+func (r *rig) connectTo(url string) *Conn {
 	r.t.Helper()
-	c, err := Connect(r.t.Context(), Config{URL: r.server.URL(), Name: "test", Timing: r.timing, Log: r.logger("connection")})
+	c, err := Connect(r.t.Context(), Config{URL: url, Name: "test", Timing: r.timing, Log: r.logger("connection")})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -88,7 +91,11 @@ func (r *rig) start(role jobs.Stage, slots int, run func(context.Context, *jobs.
 
 func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
 	r.t.Helper()
-	s := &station{rig: r, conn: r.connect(), slots: engine.NewSlots(slots), ended: make(chan error, 1)}
+	url := r.server.URL()
+	if r.link != nil {
+		url = r.link.url
+	}
+	s := &station{rig: r, conn: r.connectTo(url), slots: engine.NewSlots(slots), ended: make(chan error, 1)}
 	cfg := WorkerConfig{
 		Role: role, Model: testModel, ID: jobs.NewID(), Machine: "machine", Run: run, Slots: s.slots,
 		Describe: func() Presence { return Presence{State: StateReady, Slots: slots, Busy: s.slots.Busy()} },

@@ -13,9 +13,14 @@ import (
 // settle makes records of what became of a task, and only then acknowledges the message. It reports
 // whether the job was handed over to decode.
 func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (handed bool, _ error) {
+	if over, err := d.over(ctx); err != nil {
+		return false, err
+	} else if over {
+		return false, d.acknowledge(ctx)
+	}
 	if err == nil {
 		if o.Next != nil {
-			handed, err = d.hop(ctx, o.Next)
+			handed, err = true, d.hop(ctx, o.Next)
 		} else {
 			_, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
 		}
@@ -52,17 +57,20 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 	return false, d.again(ctx, jobs.RetryDelay(class, d.attempt))
 }
 
-// hop hands the job over to its next stage, unless it has ended meanwhile.
-func (d *delivery) hop(ctx context.Context, h *jobs.Handover) (handed bool, err error) {
-	h.AcceptedAt = d.accepted
-	var over bool
-	if err := persist(ctx, "look up job", func(ctx context.Context) (err error) {
+// over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
+// be published for it.
+func (d *delivery) over(ctx context.Context) (over bool, err error) {
+	err = persist(ctx, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.ended(ctx)
 		return err
-	}); err != nil || over {
-		return false, err
-	}
-	return true, d.w.c.publishHop(ctx, h, d.replyTo())
+	})
+	return over, err
+}
+
+// hop hands the job over to its next stage.
+func (d *delivery) hop(ctx context.Context, h *jobs.Handover) error {
+	h.AcceptedAt = d.accepted
+	return d.w.c.publishHop(ctx, h, d.replyTo())
 }
 
 // exhausted takes a job out of a stage that failed so often: from prefill to fallback, from there to
@@ -80,7 +88,7 @@ func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) e
 		why += ", at last because: " + reason
 	}
 	d.log.Warn("job goes to fallback", "reason", why)
-	_, err := d.hop(ctx, &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *d.job, Reason: why, Attempts: attempts})
+	err := d.hop(ctx, &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *d.job, Reason: why, Attempts: attempts})
 	if err != nil {
 		return err
 	}
@@ -89,17 +97,6 @@ func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) e
 
 // fail gives the job up: a dead letter for the operator, a failed result for the caller.
 func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
-	var over bool
-	err := persist(ctx, "look up job", func(ctx context.Context) (err error) {
-		over, err = d.ended(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if over {
-		return d.acknowledge(ctx)
-	}
 	letter := DeadLetter{
 		Code: jobs.CodeOf(cause), Message: cause.Error(), Job: *d.job, Handover: d.handover,
 		Attempts: attempts, Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()),
@@ -111,7 +108,8 @@ func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
 	return d.publishEnd(ctx, jobs.Failed, attempts, cause)
 }
 
-// end publishes the terminal record that a cancelled or expired job may not have yet.
+// end publishes the terminal record that an expired job may not have yet. Who cancels a job publishes its
+// record first, so that for a cancelled one there is nothing to do here, unless he forgot.
 func (d *delivery) end(ctx context.Context, cause error) error {
 	status := jobs.Expired
 	if jobs.CodeOf(cause) == jobs.CodeCancelled {
