@@ -211,3 +211,31 @@ func TestCancelBatch(t *testing.T) {
 		t.Errorf("the other batch's job is gone: %v", err)
 	}
 }
+
+// A worker whose engine stops only when the batch was purged leaves no record of its own.
+func TestPurgeBeforeWorkerStops(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	s := r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+		close(begun)
+		<-ctx.Done()
+		<-goOn
+		return jobs.Outcome{}, context.Cause(ctx)
+	})
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	r.timing.CancelWait = 50 * time.Millisecond
+	if _, err := NewClient(r.connect(), j.User).PurgeBatch(t.Context(), j.Batch); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 })
+	if results, queued := r.waiting(StreamResults), r.waiting(StreamRelay); results+queued > 0 {
+		t.Errorf("%d results and %d queued jobs, want none", results, queued)
+	}
+	if wait := DefaultTiming().CancelWait; wait < 4*time.Second {
+		t.Errorf("a cancel waits %v, too short for an engine that takes 2 s to stop", wait)
+	}
+}

@@ -41,14 +41,14 @@ type Timing struct {
 	Beat            time.Duration // between presences
 	PresenceTTL     time.Duration // a worker that was silent for so long is gone
 	DeadlineGrace   time.Duration // how long after its deadline a job without result is left to the workers
-	CancelWait      time.Duration // how long a cancel waits for workers to stop their engines
+	CancelWait      time.Duration // how long a cancel waits for workers to stop their engines, which may take 2 s
 }
 
 // DefaultTiming is what every program uses unless told otherwise.
 func DefaultTiming() Timing {
 	return Timing{
 		AckWait: 12 * time.Second, InProgressEvery: 4 * time.Second, Beat: 3 * time.Second, PresenceTTL: 10 * time.Second,
-		DeadlineGrace: time.Second, CancelWait: 2 * time.Second,
+		DeadlineGrace: time.Second, CancelWait: 5 * time.Second,
 	}
 }
 

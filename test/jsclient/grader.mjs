@@ -86,7 +86,7 @@ async function cancel(job) {
   }
   await jsm.streams.purge("INTAKE", { filter: `jobs.prefill.*.*.${job.id}` });
   await jsm.streams.purge("RELAY", { filter: `jobs.*.*.*.${job.id}` });
-  await nc.request(`ctl.cancel.${job.id}`, "", { timeout: 2000 }).catch(() => {}); // no worker has it, or its engine is slow to stop
+  await nc.request(`ctl.cancel.${job.id}`, "", { timeout: 5000 }).catch(() => {}); // no worker has it, or its engine is slow to stop
   await jsm.streams.purge("RELAY", { filter: `jobs.*.*.*.${job.id}` }); // it may have been on its way there
   return true;
 }
