@@ -79,13 +79,13 @@ func named(field string, err error) error {
 		return Errorf(CodeInvalid, "%s.%s", field, e.Message)
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return Errorf(CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, describe(e.Type))
+		return Errorf(CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, JSONKind(e.Type))
 	}
 	return Errorf(CodeInvalid, "%s cannot be read; want a time such as %q", field, time.RFC3339)
 }
 
-// describe says in words what JSON a Go type is read from.
-func describe(t reflect.Type) string {
+// JSONKind says in words what JSON a Go type is read from, such as "a string".
+func JSONKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

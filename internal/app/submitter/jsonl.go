@@ -197,29 +197,12 @@ func typeError(field string, err error) error {
 		if e.Field != "" {
 			field += "." + e.Field
 		}
-		return jobs.Errorf(jobs.CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, kindName(e.Type))
+		return jobs.Errorf(jobs.CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, jobs.JSONKind(e.Type))
 	}
 	if e, ok := errors.AsType[*jobs.Error](err); ok { // of an object that names its own fields
 		return jobs.Errorf(jobs.CodeInvalid, "%s.%s", field, e.Message)
 	}
 	return jobs.Errorf(jobs.CodeInvalid, "%s: %w", field, err)
-}
-
-// kindName is what JSON calls the values of a Go type.
-func kindName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Slice:
-		return "a list"
-	}
-	return "an object"
 }
 
 func unknownField(prefix, name string, known []string) error {
