@@ -19,8 +19,10 @@ import (
 	"tandem/internal/jobs"
 )
 
-// settleLimit is how long a finished task may wait for NATS before it is left to the next delivery.
-const settleLimit = 5 * time.Minute
+const (
+	lookLimit = 5 * time.Minute // for NATS to say what is known about a job, before the job is left to its next delivery
+	lastWords = 2 * time.Second // for an excuse when the worker has ended
+)
 
 // delivery is one message on its way through a worker.
 type delivery struct {
@@ -44,7 +46,7 @@ type delivery struct {
 }
 
 // handle brings one delivery to an end and reports whether the job was handed over to decode. What
-// goes wrong with NATS is logged and left to the next delivery.
+// goes wrong with NATS is logged and left to the next delivery, unblamed.
 func (w *Worker) handle(publishing, tasks context.Context, a arrival, release func()) (handed bool) {
 	d := &delivery{arrival: a, w: w, log: w.log, release: release}
 	if err := d.read(); err != nil {
@@ -72,6 +74,7 @@ func (w *Worker) handle(publishing, tasks context.Context, a arrival, release fu
 	defer letGo()
 	if handed, err = d.process(publishing, ctx); err != nil {
 		d.log.Warn("job is left to its next delivery", "error", err)
+		d.forgive(publishing, err)
 	}
 	return handed
 }
@@ -123,10 +126,13 @@ func (d *delivery) takeOver() {
 	d.stage = d.handover.Stage
 }
 
-// process decides what is to be done with the job, and does it.
+// process decides what is to be done with the job, and does it. An error is of NATS, and says that the job
+// needs another delivery. What a task has made waits for NATS as long as the worker lives.
 func (d *delivery) process(publishing, ctx context.Context) (handed bool, err error) {
+	looking, cancel := context.WithTimeout(publishing, d.w.lookLimit)
+	defer cancel()
 	var over bool
-	if err := persist(publishing, "look up job", func(ctx context.Context) (err error) {
+	if err := persist(looking, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.look(ctx)
 		return err
 	}); err != nil {
@@ -146,9 +152,7 @@ func (d *delivery) process(publishing, ctx context.Context) (handed bool, err er
 	default:
 		o, err = d.run(ctx)
 	}
-	settling, cancel := context.WithTimeout(publishing, settleLimit)
-	defer cancel()
-	return d.settle(settling, o, err)
+	return d.settle(publishing, o, err)
 }
 
 // look finds out whether the job has ended or moved on already, and which attempt this is. The result

@@ -15,7 +15,7 @@ import (
 // something went wrong. The server counts deliveries; blame is not its business.
 type history struct {
 	HandBacks int    `json:"hand_backs,omitempty"` // deliveries that were nobody's fault
-	Reason    string `json:"reason,omitempty"`     // why the last blamed attempt failed
+	Reason    string `json:"reason,omitempty"`     // why the last delivery that said so failed
 }
 
 // historyKey is where the history of a job at a stage is kept, the intake being the prefill stage

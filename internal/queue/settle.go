@@ -46,7 +46,8 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 		if err := d.excuse(ctx); err != nil {
 			return false, err
 		}
-		return false, d.again(ctx, jobs.RetryDelay(class, d.attempt))
+		d.again(ctx, jobs.RetryDelay(class, d.attempt))
+		return false, nil
 	}
 	if d.attempt >= jobs.MaxAttempts(d.address.Stage) {
 		return false, d.exhausted(ctx, d.attempt, err.Error())
@@ -54,7 +55,25 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
 		return false, err
 	}
-	return false, d.again(ctx, jobs.RetryDelay(class, d.attempt))
+	d.again(ctx, jobs.RetryDelay(class, d.attempt))
+	return false, nil
+}
+
+// forgive takes the blame off a delivery that NATS has kept from its end. That waits for NATS as
+// long as the worker lives, and has little time afterwards.
+func (d *delivery) forgive(ctx context.Context, cause error) {
+	d.release() // nothing runs any more
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancel()
+	}
+	err := d.change(ctx, func(h *history) { h.HandBacks, h.Reason = h.HandBacks+1, cause.Error() })
+	if err != nil {
+		d.log.Error("excuse job; this delivery counts as an attempt", "error", err)
+		return
+	}
+	d.again(ctx, jobs.RetryDelay(jobs.HandBack, d.attempt))
 }
 
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
@@ -139,12 +158,15 @@ func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts 
 	return d.acknowledge(ctx)
 }
 
-// again has the server deliver the message once more after delay.
-func (d *delivery) again(ctx context.Context, delay time.Duration) error {
+// again has the server deliver the message once more after delay. If that fails, it does so on its own when it
+// misses our signs of life.
+func (d *delivery) again(ctx context.Context, delay time.Duration) {
 	d.release()
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	return d.tell(ctx, fmt.Sprintf(`-NAK {"delay":%d}`, delay))
+	if err := d.tell(ctx, fmt.Sprintf(`-NAK {"delay":%d}`, delay)); err != nil {
+		d.log.Warn("ask for another delivery", "error", err)
+	}
 }
 
 // excuse records that this delivery was nobody's fault.
@@ -164,15 +186,14 @@ func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo
 
 // handBack gives a message to whoever asks next, unblamed: there is no slot for it here.
 func (w *Worker) handBack(ctx context.Context, a arrival) {
-	d := &delivery{arrival: a, w: w, release: func() {}}
+	d := &delivery{arrival: a, w: w, log: w.log.With("subject", a.msg.Subject), release: func() {}}
 	var err error
 	if d.address, err = jobs.ParseJobSubject(a.msg.Subject); err == nil {
 		err = d.excuse(ctx)
 	}
-	if err == nil {
-		err = d.again(ctx, 0)
-	}
 	if err != nil {
-		w.log.Warn("hand back job", "subject", a.msg.Subject, "error", err)
+		d.log.Warn("hand back job", "error", err)
+		return
 	}
+	d.again(ctx, 0)
 }

@@ -83,6 +83,7 @@ type Worker struct {
 	aborted    chan struct{}
 	abort      func()
 
+	lookLimit time.Duration      // as the constant; tests shorten it
 	published func(jobID string) // tests break things here, between a publish and its acknowledgement
 }
 
@@ -113,7 +114,7 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &Worker{c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{})}
+	w := &Worker{c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{}), lookLimit: lookLimit}
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w, nil
 }

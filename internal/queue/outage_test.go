@@ -1,0 +1,114 @@
+package queue
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// noResults takes the stream of results away.
+func (r *rig) noResults() {
+	r.t.Helper()
+	if err := r.js.DeleteStream(r.t.Context(), StreamResults); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// excused waits until a job was handed back without blame, and returns what was noted.
+func (r *rig) excused(s *station, j *jobs.Job) (h history) {
+	r.t.Helper()
+	r.eventually("excuse", func() (ok bool) {
+		var err error
+		h, _, err = readHistory(r.t.Context(), s.handbacks, historyKey(jobs.StageDecode, j.ID))
+		return err == nil && h.HandBacks > 0
+	})
+	return h
+}
+
+// A result that NATS does not take until the worker ends is not the job's fault.
+func TestRefusedResultIsNoBlame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	s := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		close(begun)
+		<-goOn
+		return answer(ctx, task)
+	}), func(c *WorkerConfig) { c.DrainLimit = 100 * time.Millisecond })
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	r.noResults()
+	close(goOn)
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if h := r.excused(s, j); h.HandBacks != 1 || h.Reason == "" {
+		t.Errorf("history = %+v, want one hand-back with its reason", h)
+	}
+	if err := r.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.start(jobs.RoleDecode, 1, answer)
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 1 {
+		t.Errorf("result = %+v, want that of a first attempt", res)
+	}
+}
+
+// A result that NATS does not take for a while is published when it does, without another run.
+func TestResultWaitsForNATS(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	s := r.prepare(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		close(begun)
+		<-goOn
+		return answer(ctx, task)
+	}))
+	s.lookLimit = 100 * time.Millisecond
+	s.begin()
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	r.noResults()
+	close(goOn)
+	r.remains("the worker holds the job", r.timing.AckWait+time.Second, func() bool { return s.slots.Busy() == 1 })
+	if err := r.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded {
+		t.Errorf("result = %+v", res)
+	}
+	done.once(t, jobs.StageDecode, []*jobs.Job{j})
+}
+
+// A job about which NATS says nothing is handed back, and no attempt is counted.
+func TestUnansweredLookIsNoBlame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var done book
+	s := r.prepare(jobs.RoleDecode, 1, done.note(answer))
+	s.lookLimit = 100 * time.Millisecond
+	s.begin()
+	r.asking(jobs.RoleDecode, 2)
+	r.noResults()
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	if h := r.excused(s, j); !strings.Contains(h.Reason, "look up job") {
+		t.Errorf("history = %+v", h)
+	}
+	if n := done.times(); n != 0 {
+		t.Errorf("the job ran %d times without a look", n)
+	}
+	if err := r.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 1 {
+		t.Errorf("result = %+v, want that of a first attempt", res)
+	}
+}
