@@ -19,7 +19,7 @@ import (
 const (
 	StateReady    = "ready"    // the engine can work
 	StateLoading  = "loading"  // it will soon
-	StateDown     = "down"     // it does not answer
+	StateDown     = "down"     // it does not answer, or fails one job after the other
 	StateDraining = "draining" // the worker is being stopped and takes no more jobs
 )
 
@@ -131,6 +131,9 @@ func (w *Worker) announce(ctx context.Context) error {
 	p := w.cfg.Describe()
 	p.Worker, p.Machine, p.Role, p.Model = w.cfg.ID, w.cfg.Machine, w.cfg.Role, w.cfg.Model
 	p.Started, p.SkewSeconds = w.started, w.clock.skew(time.Now()).Seconds()
+	if problem := w.breaker.problem(); problem != "" && p.Live() {
+		p.State, p.Problem = StateDown, problem
+	}
 	if w.draining.Load() {
 		p.State = StateDraining
 	}

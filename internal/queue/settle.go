@@ -19,6 +19,7 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 		return false, d.acknowledge(ctx)
 	}
 	if err == nil {
+		d.w.breaker.succeeded()
 		if o.Next != nil {
 			handed, err = true, d.hop(ctx, o.Next)
 		} else {
@@ -49,6 +50,7 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 		d.again(ctx, jobs.RetryDelay(class, d.attempt))
 		return false, nil
 	}
+	d.w.failed(err)
 	if d.attempt >= jobs.MaxAttempts(d.address.Stage) {
 		return false, d.exhausted(ctx, d.attempt, err.Error())
 	}

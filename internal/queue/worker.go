@@ -75,6 +75,7 @@ type Worker struct {
 	clock               serverClock
 	fleet               *fleet
 	gate                *gate // nil in a decode worker
+	breaker             *breaker
 
 	deliveries sync.WaitGroup
 	running    sync.Map // subjects of the jobs at work here
@@ -114,7 +115,10 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &Worker{c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{}), lookLimit: lookLimit}
+	w := &Worker{
+		c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{}),
+		breaker: newBreaker(), lookLimit: lookLimit,
+	}
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w, nil
 }
@@ -320,15 +324,33 @@ func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival
 
 // mayFetch waits until a job may be fetched.
 func (w *Worker) mayFetch(ctx context.Context) error {
-	if err := w.cfg.Ready(ctx); err != nil {
-		return err
-	}
-	if w.gate != nil {
-		if err := w.gate.wait(ctx); err != nil {
+	for {
+		if err := w.cfg.Ready(ctx); err != nil {
 			return err
 		}
+		if w.gate != nil {
+			if err := w.gate.wait(ctx); err != nil {
+				return err
+			}
+		}
+		if err := w.cfg.Slots.Free(ctx); err != nil {
+			return err
+		}
+		paused, err := w.breaker.wait(ctx)
+		if !paused || err != nil {
+			return err
+		}
+		w.Changed() // it is no longer down
 	}
-	return w.cfg.Slots.Free(ctx)
+}
+
+// failed notes an attempt that failed, after which the worker may need a pause.
+func (w *Worker) failed(err error) {
+	code := jobs.CodeOf(err)
+	if failures, pause := w.breaker.failed(code); pause > 0 {
+		w.log.Error("one job after the other fails here; the worker pauses, and then tries one", "failures", failures, "code", code, "pause", pause)
+		w.Changed()
+	}
 }
 
 // place has a job handled if a slot is still free for it, and else gives it to others at once: somebody
@@ -337,7 +359,8 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 	const grace = 5 * time.Millisecond
 	soon, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if ctx.Err() != nil || w.cfg.Ready(soon) != nil {
+	_, pausing := w.breaker.wait(soon)
+	if ctx.Err() != nil || pausing != nil || w.cfg.Ready(soon) != nil {
 		w.deliveries.Go(func() { w.handBack(publishing, a) })
 		return
 	}
@@ -351,7 +374,9 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 	if w.gate != nil {
 		ended = w.gate.begin()
 	}
+	tried := w.breaker.begin()
 	w.deliveries.Go(func() {
+		defer tried()
 		defer release()
 		ended(w.handle(publishing, tasks, a, release))
 	})
