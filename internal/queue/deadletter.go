@@ -41,10 +41,11 @@ func (f LetterFilter) subject() string {
 }
 
 func (f LetterFilter) matches(l *Letter) bool {
-	return (f.User == "" || l.Job.User == f.User) && (f.Batch == "" || l.Job.Batch == f.Batch)
+	return (f.User == "" || l.User == f.User) && (f.Batch == "" || l.Batch == f.Batch)
 }
 
-// DeadLetters lists the dead letters that match, oldest first. An error ends the list.
+// DeadLetters lists the dead letters that match, oldest first. An error ends the list. A letter that
+// cannot be read is logged and left out.
 func (c *Conn) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*Letter, error] {
 	return func(yield func(*Letter, error) bool) {
 		for msg, err := range c.scan(ctx, StreamDLQ, filter.subject()) {
@@ -54,8 +55,8 @@ func (c *Conn) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*
 			}
 			l, err := readLetter(msg)
 			if err != nil {
-				yield(nil, err)
-				return
+				c.log.Warn("dead letter is left out", "error", err)
+				continue
 			}
 			if filter.matches(l) && !yield(l, nil) {
 				return

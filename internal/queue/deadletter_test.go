@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -215,5 +216,28 @@ func TestReplayID(t *testing.T) {
 	j := testJob(jobs.Batch, func(j *jobs.Job) { j.ID, j.ReplayOf = a, id })
 	if err := j.Validate(); err != nil {
 		t.Errorf("a replay's id is not valid: %v", err)
+	}
+}
+
+// What could not be read is purged with its batch, and one broken letter hides no other.
+func TestPurgeOfUnreadableJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := testJob(jobs.Batch)
+	if _, err := r.js.Publish(t.Context(), jobs.DLQSubject(jobs.StageDecode, testModel, jobs.NewID()), []byte("no letter")); err != nil {
+		t.Fatal(err)
+	}
+	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":%q}}`, j.User, j.Batch)
+	r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+	r.start(jobs.RoleDecode, 1, answer)
+	r.letter(jobs.StageDecode, j.ID)
+	r.result(j)
+	r.eventually("message taken off", func() bool { return r.waiting(StreamRelay) == 0 })
+	p, err := r.client().PurgeBatch(t.Context(), j.Batch)
+	if want := (Purged{Results: 1, DeadLetters: 1}); err != nil || p != want {
+		t.Errorf("PurgeBatch = %+v, %v; want %+v", p, err, want)
+	}
+	if n := r.waiting(StreamDLQ); n != 1 {
+		t.Errorf("%d dead letters are left, want the broken one", n)
 	}
 }

@@ -266,13 +266,6 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	token := d.msg.Subject[strings.LastIndexByte(d.msg.Subject, '.')+1:]
 	model, stage := cmp.Or(model, d.w.cfg.Model), cmp.Or(d.address.Stage, role, d.w.cfg.Role)
 	d.w.log.Error("message cannot be read; it becomes a dead letter", "subject", d.msg.Subject, "error", cause)
-	err := d.w.c.Bury(ctx, stage, model, token, DeadLetter{
-		Code: jobs.CodeInvalid, Message: cause.Error(), Attempts: d.delivered, Worker: d.w.server(),
-		BuriedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,
-	})
-	if err != nil {
-		return err
-	}
 	type owner struct{ User, Batch string }
 	var record struct {
 		owner
@@ -280,13 +273,24 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	}
 	_ = json.Unmarshal(d.msg.Data, &record) // as far as it goes
 	j := &jobs.Job{ID: d.address.JobID, User: cmp.Or(record.User, record.Job.User), Batch: cmp.Or(record.Batch, record.Job.Batch), Model: model}
+	err := d.w.c.Bury(ctx, stage, model, token, DeadLetter{
+		Code: jobs.CodeInvalid, Message: cause.Error(), User: j.User, Batch: j.Batch, Attempts: d.delivered,
+		Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,
+	})
+	if err != nil {
+		return err
+	}
 	if j.ID != "" && j.User != "" && j.Batch != "" {
 		r := jobs.NewResult(j, jobs.Failed)
 		r.Error = &jobs.ErrorInfo{Code: jobs.CodeInvalid, Stage: stage, Message: cause.Error()}
+		ctx, cancel := context.WithTimeout(ctx, d.w.lookLimit)
+		defer cancel()
 		if _, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(jobs.HeaderReplyTo)); err != nil {
-			return err
+			d.w.log.Warn("tell the owner of a message that cannot be read", "subject", d.msg.Subject, "error", err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	return d.tell(ctx, "+TERM it cannot be read")
 }
 

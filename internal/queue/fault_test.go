@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
@@ -299,6 +301,36 @@ func TestUnreadableMessages(t *testing.T) {
 		if string(letter.Raw) != raw || letter.Code != jobs.CodeInvalid || letter.Message == "" || letter.Job.ID != "" {
 			t.Errorf("dead letter = %+v", letter)
 		}
+	}
+}
+
+// A message whose owner cannot be told, since his name is none, is taken off all the same.
+func TestUnreadableMessageOfNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := testJob(jobs.Batch)
+	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":"batch"}}`, strings.Repeat("u", 1000))
+	r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+	r.start(jobs.RoleDecode, 1, answer)
+	r.letter(jobs.StageDecode, j.ID)
+	r.eventually("message taken off", func() bool { return r.waiting(StreamRelay) == 0 })
+	if n := r.waiting(StreamResults); n != 0 {
+		t.Errorf("%d results for nobody", n)
+	}
+}
+
+// A server that does not answer when a message is taken off holds nobody up.
+func TestUnreadableMessageUnanswered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.inbox("nobody.answers")
+	s := r.prepare(jobs.RoleDecode, 1, answer)
+	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, jobs.NewID()), Reply: "nobody.answers"}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*tryLimit)
+	defer cancel()
+	err := (&delivery{arrival: arrival{msg: msg}, w: s.Worker}).buryUnread(ctx, errors.New("it cannot be read"))
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("buryUnread = %v, want it to give up in time", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,8 @@ type DeadLetter struct {
 	Stage    jobs.Stage     `json:"stage"` // that gave up: prefill, decode or fallback
 	Code     jobs.Code      `json:"code"`
 	Message  string         `json:"message"`
+	User     string         `json:"user,omitempty"`     // whose job it was, as far as that could be read
+	Batch    string         `json:"batch,omitempty"`    // likewise
 	Job      jobs.Job       `json:"job,omitzero"`       // as it was accepted; zero if it could not be read
 	Handover *jobs.Handover `json:"handover,omitempty"` // what prefill had handed over; its Job is left out
 	Attempts int            `json:"attempts"`           // of the stage
@@ -121,6 +124,7 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 // server has confirmed it or ctx ends.
 func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) error {
 	d.V, d.Stage = jobs.Version, stage
+	d.User, d.Batch = cmp.Or(d.User, d.Job.User), cmp.Or(d.Batch, d.Job.Batch)
 	if d.Handover != nil {
 		h := *d.Handover
 		h.Job = jobs.Job{}
