@@ -36,7 +36,6 @@ type delivery struct {
 	stage     jobs.Stage     // as which it runs here
 	stored    time.Time      // in this stream; the server's clock, as the next one
 	accepted  time.Time      // in the intake
-	sequence  uint64         // in its stream
 	delivered int            // the server's count
 	attempt   int
 	past      history
@@ -85,7 +84,7 @@ func (d *delivery) read() error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
-	d.stored, d.sequence, d.delivered = meta.Timestamp, meta.Sequence.Stream, int(meta.NumDelivered)
+	d.stored, d.delivered = meta.Timestamp, int(meta.NumDelivered)
 	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "%w", err)
 	}
@@ -192,12 +191,13 @@ func (d *delivery) ended(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = stream.GetMsg(ctx, d.sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
-		return true, nil
+	// The record itself may be large and the link slow, so the server is only asked whether it is there.
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(d.msg.Subject))
+	if err != nil || len(info.State.Subjects) > 0 {
+		return false, err
 	}
-	return false, err
+	d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
+	return true, nil
 }
 
 // run has the task done.
