@@ -21,22 +21,32 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 	if err != nil {
 		return nil, fmt.Errorf("listen for cancel: %w", err)
 	}
+	answers := make(chan *nats.Msg, 16)
+	heard, err := nc.ChanSubscribe(nc.NewInbox(), answers)
+	if err != nil {
+		_ = sub.Unsubscribe() // fails only on a closed connection
+		return nil, fmt.Errorf("listen for answers: %w", err)
+	}
 	stop := make(chan struct{})
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		beat := time.NewTicker(d.w.c.timing.InProgressEvery)
 		defer beat.Stop()
-		k := keeper{delivery: d, cancel: cancel, last: d.at}
+		k := keeper{delivery: d, cancel: cancel, inbox: heard.Subject, last: d.at}
 		var asked []*nats.Msg
 		for {
 			select {
 			case now := <-beat.C:
-				k.beat(ctx, now)
+				k.beat(now)
+			case m := <-answers:
+				if m.Header.Get("Status") == "" { // else it is the server's word that nobody heard
+					k.answered(ctx, time.Now())
+				}
 			case m := <-cancels:
 				asked = append(asked, m)
 				cancel(jobs.ErrCancelled)
 			case <-stop:
-				_ = sub.Unsubscribe() // fails only on a closed connection
+				_, _ = heard.Unsubscribe(), sub.Unsubscribe() // fail only on a closed connection
 				for len(cancels) > 0 {
 					asked = append(asked, <-cancels)
 				}
@@ -57,31 +67,35 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 type keeper struct {
 	*delivery
 	cancel context.CancelCauseFunc
-	last   time.Time // when the server may have heard of the delivery
-	cutOff bool      // the connection is away since
+	inbox  string    // where the server confirms signs of life
+	last   time.Time // when it did; or when we were silent on purpose
 }
 
 // beat gives one sign of life if there is reason to.
-func (k *keeper) beat(ctx context.Context, now time.Time) {
+func (k *keeper) beat(now time.Time) {
 	if p := k.patience.Load(); p != nil && p.left(now) <= 0 {
 		k.cancel(jobs.ErrStalled) // and no sign of life: if even that does not end the task, the job goes elsewhere
+		k.last = now
 		return
 	}
 	if !k.w.c.nc.IsConnected() {
-		k.cutOff = true
 		return
 	}
-	if err := k.w.c.nc.Publish(k.msg.Reply, []byte("+WPI")); err != nil {
+	if err := k.w.c.nc.PublishRequest(k.msg.Reply, k.inbox, []byte("+WPI")); err != nil {
 		k.log.Warn("keep delivery", "error", err)
-		return
 	}
-	if k.cutOff && now.Sub(k.last) > k.w.c.timing.AckWait {
-		// The connection was away for so long that the server gave the job to another. It was not to blame.
+}
+
+// answered takes the server's word that it has heard of the delivery. If it had not for so long that it gave the
+// job to another, because the connection was away or frozen, the job was not to blame.
+func (k *keeper) answered(ctx context.Context, now time.Time) {
+	if now.Sub(k.last) > k.w.c.timing.AckWait {
 		ctx, cancel := context.WithTimeout(ctx, tryLimit)
 		defer cancel()
 		if err := k.excuse(ctx); err != nil {
 			k.log.Warn("record lost connection", "error", err)
+			return // to be tried again with the next answer
 		}
 	}
-	k.last, k.cutOff = now, false
+	k.last = now
 }

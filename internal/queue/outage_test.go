@@ -112,3 +112,33 @@ func TestUnansweredLookIsNoBlame(t *testing.T) {
 		t.Errorf("result = %+v, want that of a first attempt", res)
 	}
 }
+
+// A link over which nothing comes through, though no connection breaks, is not the job's fault.
+func TestFrozenLinkIsNoBlame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.link = newLink(t, r.server.URL())
+	var done book
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	s := r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		begun <- struct{}{}
+		if done.times() == 1 {
+			<-goOn
+			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+		}
+		return answer(ctx, task)
+	}))
+	j := testJob(jobs.Batch)
+	r.relay(j)
+	<-begun
+	r.link.freeze()
+	r.remains("the connection", r.timing.AckWait+3*r.timing.InProgressEvery, s.conn.Connected)
+	r.link.mend()
+	if h := r.excused(s, j); h.HandBacks != 1 {
+		t.Errorf("history = %+v, want one hand-back", h)
+	}
+	close(goOn)
+	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode > 2 {
+		t.Errorf("result = %+v", res)
+	}
+}
