@@ -39,7 +39,7 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 	}
 	for i, j := range list {
 		if !skip[j.ID] {
-			if err := c.submitOne(ctx, j, resumed); err != nil {
+			if err := whileAbsent(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) }); err != nil {
 				return err
 			}
 		}

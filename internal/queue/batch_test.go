@@ -291,6 +291,53 @@ func TestBatchWaitsForNATS(t *testing.T) {
 	}
 }
 
+// A server that is shut down keeps its connections for a while when it has let go of its streams.
+func TestSubmitWhileStreamsAreAbsent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	first, second, list := testJob(jobs.Batch), testJob(jobs.Batch), input(3)
+	if err := c.Submit(t.Context(), first, SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.js.DeleteStream(t.Context(), StreamIntake); err != nil {
+		t.Fatal(err)
+	}
+	submitted := make(chan error, 2)
+	go func() { submitted <- c.Submit(t.Context(), second, SubmitOptions{}) }()
+	go func() { submitted <- c.SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
+	r.remains("the submits wait", 1500*time.Millisecond, func() bool { return len(submitted) == 0 })
+	if err := r.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-submitted; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := r.waiting(StreamIntake); n != 4 {
+		t.Errorf("%d jobs in the intake, want 4", n)
+	}
+}
+
+// Without JetStream the advice comes when waiting was in vain.
+func TestSubmitWithoutStreams(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	if err := c.Submit(t.Context(), testJob(jobs.Batch), SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.js.DeleteStream(t.Context(), StreamIntake); err != nil {
+		t.Fatal(err)
+	}
+	err := whileAbsent(t.Context(), time.Second, func() error {
+		_, err := c.submit(t.Context(), testJob(jobs.Batch), "")
+		return err
+	})
+	wantError(t, err, jobs.CodeNATS, "start a worker")
+}
+
 func TestBatchJobs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -13,8 +13,11 @@ import (
 	"tandem/internal/jobs"
 )
 
-// submitLimit is how long a submit tries to reach NATS.
-const submitLimit = 30 * time.Second
+const (
+	submitLimit = 30 * time.Second // for a submit to reach NATS
+	absentLimit = 5 * time.Second  // for a submit while the server that is reached has no JetStream
+	batchAbsent = 5 * time.Minute  // the same for a batch: a server may take minutes to shut down
+)
 
 // inboxPrefix begins every subject that a copy of a result may be sent to.
 const inboxPrefix = nats.InboxPrefix
@@ -41,13 +44,33 @@ func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) er
 	if j.User != c.user {
 		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client; results are found by user, so they must be the same", j.User, c.user)
 	}
-	if err := c.checkModel(ctx, j); err != nil {
+	return whileAbsent(ctx, absentLimit, func() error {
+		if err := c.checkModel(ctx, j); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, submitLimit)
+		defer cancel()
+		_, err := c.submit(ctx, j, opts.ReplyTo)
 		return err
+	})
+}
+
+// whileAbsent repeats what fails because the server has no JetStream, or no stream, for so long: one that shuts
+// down keeps its connections longer than its streams.
+func whileAbsent(ctx context.Context, limit time.Duration, try func() error) error {
+	end := time.Now().Add(limit)
+	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
+		err := try()
+		absent := errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+		if !absent || time.Now().Add(pause).After(end) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, submitLimit)
-	defer cancel()
-	_, err := c.submit(ctx, j, opts.ReplyTo)
-	return err
 }
 
 // checkModel refuses a job that nobody would ever take.
@@ -105,7 +128,7 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 			again, verdict, err = c.refusal(ctx, msg.Subject, err)
 			return err
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
-			verdict = jobs.Errorf(jobs.CodeNATS, "submit job: no stream takes jobs; start a worker, which creates it")
+			verdict = jobs.Errorf(jobs.CodeNATS, "submit job: no stream takes jobs; start a worker, which creates it: %w", err)
 			return nil
 		}
 		return err
