@@ -115,7 +115,7 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
 	}
 	var verdict error // what the server, having answered, makes of it
-	err = persist(ctx, "submit job", func(ctx context.Context) error {
+	err = c.persist(ctx, "submit job", func(ctx context.Context) error {
 		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(j.ID+"."+string(jobs.StagePrefill)), jetstream.WithExpectStream(StreamIntake))
 		switch {
 		case err == nil && !ack.Duplicate:

@@ -131,7 +131,7 @@ func (d *delivery) process(publishing, ctx context.Context) (handed bool, err er
 	looking, cancel := context.WithTimeout(publishing, d.w.lookLimit)
 	defer cancel()
 	var over bool
-	if err := persist(looking, "look up job", func(ctx context.Context) (err error) {
+	if err := d.w.c.persist(looking, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.look(ctx)
 		return err
 	}); err != nil {
@@ -300,7 +300,7 @@ func (d *delivery) acknowledge(ctx context.Context) error {
 	d.release() // the engine is free
 	ctx, cancel := context.WithTimeout(ctx, 2*tryLimit)
 	defer cancel()
-	return persist(ctx, "acknowledge job", func(ctx context.Context) error { return d.tell(ctx, "+ACK") })
+	return d.w.c.persist(ctx, "acknowledge job", func(ctx context.Context) error { return d.tell(ctx, "+ACK") })
 }
 
 // tell sends an acknowledgement of any kind and waits until the server has it. A server without the

@@ -53,7 +53,7 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 		return false, fmt.Errorf("encode result: %w", err)
 	}
 	msg := &nats.Msg{Subject: jobs.ResultSubject(r.User, r.Batch, r.JobID), Data: data}
-	err = persist(ctx, "publish result", func(ctx context.Context) error {
+	err = c.persist(ctx, "publish result", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamResults))
 		if first = err == nil; first || !refused(err) {
 			return err
@@ -95,7 +95,7 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 	if replyTo != "" {
 		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
 	}
-	return persist(ctx, "publish hand-over", func(ctx context.Context) error {
+	return c.persist(ctx, "publish hand-over", func(ctx context.Context) error {
 		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(j.ID+"."+string(h.Stage)), jetstream.WithExpectStream(StreamRelay))
 		switch {
 		case err == nil && !ack.Duplicate:
@@ -138,7 +138,7 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 		return fmt.Errorf("encode dead letter: %w", err)
 	}
 	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, jobID), Data: data.Bytes()}
-	return persist(ctx, "publish dead letter", func(ctx context.Context) error {
+	return c.persist(ctx, "publish dead letter", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
 		if err == nil || !refused(err) {
 			return err
@@ -182,10 +182,10 @@ func refused(err error) bool {
 }
 
 // persist repeats an attempt that fails because of NATS, with growing pauses, until it succeeds or
-// ctx ends.
-func persist(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
-	pause := firstWait
-	for {
+// ctx ends. It says so once.
+func (c *Conn) persist(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+	said := false
+	for pause := firstWait; ; pause = min(2*pause, longWait) {
 		err := try(ctx, attempt)
 		if err == nil {
 			return nil
@@ -196,9 +196,12 @@ func persist(ctx context.Context, what string, attempt func(ctx context.Context)
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
+		if !said && ctx.Err() == nil {
+			c.log.Warn("NATS does not do it; trying on", "what", what, "error", err)
+			said = true
+		}
 		select {
 		case <-time.After(pause):
-			pause = min(2*pause, longWait)
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, err)
 		}

@@ -1,7 +1,12 @@
 package queue
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
@@ -67,4 +72,22 @@ func TestBuryTwice(t *testing.T) {
 	if n := r.state(StreamDLQ).LastSeq; n != 1 {
 		t.Errorf("%d dead letters are stored", n)
 	}
+}
+
+// Whoever reads the log learns that NATS keeps us waiting, once.
+func TestPersistSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		c := &Conn{log: slog.New(slog.NewTextHandler(&log, nil))}
+		tries := 0
+		err := c.persist(t.Context(), "look up job", func(context.Context) error {
+			if tries++; tries < 5 {
+				return errors.New("no stream")
+			}
+			return nil
+		})
+		if err != nil || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "look up job") || !strings.Contains(log.String(), "no stream") {
+			t.Errorf("persist = %v, and the log says %q", err, log.String())
+		}
+	})
 }

@@ -81,7 +81,7 @@ func (d *delivery) forgive(ctx context.Context, cause error) {
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
 // be published for it.
 func (d *delivery) over(ctx context.Context) (over bool, err error) {
-	err = persist(ctx, "look up job", func(ctx context.Context) (err error) {
+	err = d.w.c.persist(ctx, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.ended(ctx)
 		return err
 	})
@@ -177,7 +177,7 @@ func (d *delivery) excuse(ctx context.Context) error {
 }
 
 func (d *delivery) change(ctx context.Context, change func(*history)) error {
-	return persist(ctx, "record hand-back", func(ctx context.Context) error {
+	return d.w.c.persist(ctx, "record hand-back", func(ctx context.Context) error {
 		return changeHistory(ctx, d.w.handbacks, d.historyKey(), change)
 	})
 }
