@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
@@ -113,11 +112,11 @@ func (f *fleet) count(now time.Time) {
 
 // watch keeps the view up to date until the context ends. The first view is complete when
 // ready is called.
-func (f *fleet) watch(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, ready func()) error {
-	const prefix = "$KV." + BucketWorkers + "."
+func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
+	nc := c.nc
 	pattern := "*." + keyToken(f.model) + ".*"
 	heard := make(chan *nats.Msg, 256)
-	sub, err := nc.ChanSubscribe(prefix+pattern, heard)
+	sub, err := nc.ChanSubscribe(presencePrefix+pattern, heard)
 	if err != nil {
 		return fmt.Errorf("watch workers: %w", err)
 	}
@@ -126,7 +125,7 @@ func (f *fleet) watch(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue,
 	defer nc.RemoveStatusListener(status)
 
 	// The beats tell everything within one beat; the bucket tells it at once.
-	present, err := listPresences(ctx, kv, pattern)
+	present, err := c.presences(ctx, pattern)
 	if err != nil {
 		return err
 	}
@@ -140,7 +139,7 @@ func (f *fleet) watch(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue,
 	for {
 		select {
 		case m := <-heard:
-			key := m.Subject[len(prefix):]
+			key := m.Subject[len(presencePrefix):]
 			var p Presence
 			if m.Header.Get("KV-Operation") != "" {
 				f.note(key, nil, time.Now())

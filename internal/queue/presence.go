@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
@@ -68,38 +66,33 @@ func keyToken(name string) string {
 	return b.String()
 }
 
+// presencePrefix is what the subjects of the bucket's keys begin with.
+const presencePrefix = "$KV." + BucketWorkers + "."
+
 // Workers lists who is present, in the order of role, model and worker.
 func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
-	kv, err := c.js.KeyValue(ctx, BucketWorkers)
-	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", BucketWorkers, err)
-	}
-	found, err := listPresences(ctx, kv, jetstream.AllKeys)
-	slices.SortFunc(found, func(a, b Presence) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Worker, b.Worker))
-	})
-	return found, err
+	return c.presences(ctx, ">")
 }
 
-// listPresences reads the presences whose keys match the pattern. What it cannot read it skips:
-// another version's record must not hide the rest.
-func listPresences(ctx context.Context, kv jetstream.KeyValue, pattern string) ([]Presence, error) {
-	watcher, err := kv.Watch(ctx, pattern, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("list workers: %w", err)
-	}
-	defer watcher.Stop()
-	var found []Presence
-	for entry := range watcher.Updates() {
-		if entry == nil { // that was the last one that was there
-			return found, nil
+// presences reads the presences whose keys match the pattern, in the order of role, model and worker.
+// What it cannot read it skips: another version's record must not hide the rest. It reads the messages
+// themselves, since a watcher waits for ever for one that expires before it is delivered.
+func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error) {
+	present := map[string]Presence{}
+	for msg, err := range c.scan(ctx, "KV_"+BucketWorkers, presencePrefix+pattern) {
+		if err != nil {
+			return nil, fmt.Errorf("list workers: %w", err)
 		}
 		var p Presence
-		if json.Unmarshal(entry.Value(), &p) == nil {
-			found = append(found, p)
+		if msg.Header.Get("KV-Operation") != "" {
+			delete(present, msg.Subject)
+		} else if json.Unmarshal(msg.Data, &p) == nil {
+			present[msg.Subject] = p
 		}
 	}
-	return nil, fmt.Errorf("list workers: %w", cmp.Or(context.Cause(ctx), nats.ErrConnectionClosed))
+	return slices.SortedFunc(maps.Values(present), func(a, b Presence) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Worker, b.Worker))
+	}), nil
 }
 
 // beat publishes the worker's presence regularly, and when asked to, until ctx ends.
