@@ -84,6 +84,7 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 	ended := make([]Cancelled, len(list))
 	for i, l := range list {
 		r := jobs.NewResult(l.job, status)
+		r.Provenance.PromptSHA256 = l.prompt
 		cause := jobs.ErrCancelled
 		if status == jobs.Expired {
 			cause = jobs.ErrDeadline

@@ -239,3 +239,30 @@ func TestPurgeBeforeWorkerStops(t *testing.T) {
 		t.Errorf("a cancel waits %v, too short for an engine that takes 2 s to stop", wait)
 	}
 }
+
+// A batch is found without keeping the text of its jobs, and the results say the same as if it had been kept.
+func TestPendingJobsKeepNoText(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	list := []*jobs.Job{testJob(jobs.Batch), testJob(jobs.Batch)}
+	r.submit(list[0])
+	r.relay(list[1])
+	found, err := c.pendingJobs(t.Context(), list[0].User, list[0].Batch)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("pendingJobs = %d jobs, %v", len(found), err)
+	}
+	for _, l := range found {
+		if l.job.Prompt != "" || l.msg != nil {
+			t.Errorf("location = %+v holds the record", l)
+		}
+	}
+	if _, err := c.CancelBatch(t.Context(), list[0].Batch); err != nil {
+		t.Fatal(err)
+	}
+	for i, res := range r.results(list...) {
+		if want := jobs.NewResult(list[i], jobs.Cancelled); res.Provenance.PromptSHA256 != want.Provenance.PromptSHA256 || res.Model != want.Model {
+			t.Errorf("result = %+v, want %+v", res, want)
+		}
+	}
+}

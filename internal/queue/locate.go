@@ -30,6 +30,7 @@ const (
 type location struct {
 	place   Place
 	job     *jobs.Job    // while it waits or runs
+	prompt  string       // the SHA-256 of its prompt
 	result  *jobs.Result // when it is finished
 	replyTo string       // inbox that gets a copy of the result
 	msg     *jetstream.RawStreamMsg
@@ -104,6 +105,7 @@ func pendingAt(stream string, msg *jetstream.RawStreamMsg) (*location, error) {
 	if !strings.HasSuffix(msg.Subject, "."+l.job.ID) {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "record at %s is of another job: %s", msg.Subject, l.job.ID)
 	}
+	l.prompt = l.job.PromptSHA256()
 	return l, nil
 }
 
@@ -164,7 +166,7 @@ func (c *Conn) scan(ctx context.Context, stream, filter string) iter.Seq2[*jetst
 }
 
 // pendingJobs finds the jobs of a batch that have still to end. Records that cannot be read are
-// left to the workers, which bury them.
+// left to the workers, which bury them. The queue may hold gigabytes, so no text is kept.
 func (c *Conn) pendingJobs(ctx context.Context, user, batch string) ([]*location, error) {
 	var found []*location
 	seen := map[string]bool{}
@@ -178,6 +180,11 @@ func (c *Conn) pendingJobs(ctx context.Context, user, batch string) ([]*location
 				continue
 			}
 			seen[l.job.ID] = true
+			j := l.job
+			l.msg, l.job = nil, &jobs.Job{
+				V: j.V, ID: j.ID, User: j.User, Batch: j.Batch, CustomID: j.CustomID, Class: j.Class, Model: j.Model,
+				Labels: j.Labels, ReplayOf: j.ReplayOf,
+			}
 			found = append(found, l)
 		}
 	}
