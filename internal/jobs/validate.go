@@ -82,7 +82,7 @@ func (j *Job) checkText() error {
 	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt)
 	for _, m := range j.Messages {
 		if m.Role != RoleSystem && m.Role != RoleUser && m.Role != RoleAssistant {
-			return Errorf(CodeInvalid, "messages.role is %q; want system, user or assistant", m.Role)
+			return Errorf(CodeInvalid, "messages.role is %.60q; want system, user or assistant", m.Role)
 		}
 		size += len(m.Content)
 		valid = valid && utf8.ValidString(m.Content)

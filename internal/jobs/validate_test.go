@@ -44,6 +44,7 @@ func TestValidateJob(t *testing.T) {
 		{"system and messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "a"}); j.System = "s" }, "make system the first message"},
 		{"chat", func(j *Job) { chat(j, Message{Role: RoleSystem, Content: "a"}, Message{Role: RoleUser, Content: "b"}) }, ""},
 		{"role", func(j *Job) { chat(j, Message{Role: "tool", Content: "a"}) }, "want system, user or assistant"},
+		{"long role", func(j *Job) { chat(j, Message{Role: Role(strings.Repeat("x", 10_000)), Content: "a"}) }, `role is "` + strings.Repeat("x", 60) + `"; want`},
 		{"empty last message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: " "}) }, "the last message is empty"},
 		{"invalid message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "\xff"}) }, "not valid UTF-8"},
 		{"many messages", func(j *Job) { chat(j, slices.Repeat([]Message{{Role: RoleUser, Content: "a"}}, MaxMessages+1)...) }, "4097 turns; 4096 are allowed"},

@@ -145,15 +145,19 @@ func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{
 // withdraw takes back the pulls that wait at sources not to be kept, and returns when the server has
 // confirmed that nothing more will come of them, with everything that had arrived.
 func (p *puller) withdraw(keep []source) []arrival {
-	flush := false
+	flush, connected := false, p.nc.IsConnected()
 	for s, w := range p.waiting {
 		if w.open && !slices.Contains(keep, s) {
-			_ = w.sub.Drain() // fails only on a closed connection
+			if connected {
+				_ = w.sub.Drain() // fails only on a closed connection
+			} else {
+				_ = w.sub.Unsubscribe() // a drain would wait for the server
+			}
 			delete(p.waiting, s)
 			flush = true
 		}
 	}
-	if flush && p.nc.IsConnected() {
+	if flush && connected {
 		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 		defer cancel()
 		_ = p.nc.FlushWithContext(ctx) // without an answer there is no connection over which anything could come

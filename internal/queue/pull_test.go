@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tandem/internal/jobs"
+	"tandem/internal/natsembed"
 )
 
 func (r *rig) puller() *puller {
@@ -107,5 +108,23 @@ func TestSilentPull(t *testing.T) {
 	r.relay(j)
 	if a, err := p.next(t.Context(), testSources(), nil); err != nil || a.msg == nil {
 		t.Errorf("next: %v", err)
+	}
+}
+
+// A pull that is withdrawn without a connection leaves nothing behind that waits for one.
+func TestPullIsWithdrawnWithoutConnection(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()})
+	p := r.puller()
+	defer p.close()
+	at := testSources()[0]
+	if err := p.wait(at); err != nil {
+		t.Fatal(err)
+	}
+	sub := p.waiting[at].sub
+	r.server.Stop()
+	r.eventually("connection lost", func() bool { return !p.nc.IsConnected() })
+	if late := p.withdraw(nil); len(late) != 0 || sub.IsValid() {
+		t.Errorf("%d jobs from nowhere, and the subscription is valid: %t", len(late), sub.IsValid())
 	}
 }
