@@ -36,6 +36,17 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 	}
 }
 
+func TestStoppedBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.prepare(jobs.RoleDecode, 1, answer)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run = %v, want no error of a worker that is told to stop while it starts", err)
+	}
+}
+
 // What does not end in time is handed back without blame, whether the drain's limit or a second signal
 // ended it.
 func TestDrainHandsBack(t *testing.T) {

@@ -141,6 +141,9 @@ func (w *Worker) Run(parent context.Context) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
 	if err := w.prepare(ctx); err != nil {
+		if parent.Err() != nil { // stopped before it began
+			return nil
+		}
 		return err
 	}
 	// Helpers outlive ctx: a worker that drains still beats.
