@@ -151,7 +151,7 @@ func (w *Worker) Run(parent context.Context) error {
 	var helpers sync.WaitGroup
 	known := make(chan struct{})
 	helpers.Go(func() {
-		if err := w.fleet.watch(helping, w.c.nc, w.presence, func() { close(known) }); err != nil {
+		if err := w.fleet.watch(helping, w.c, func() { close(known) }); err != nil {
 			stop(err)
 		}
 	})
