@@ -185,6 +185,8 @@ func (w *Worker) waitForEngine(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case w.monitor.Health().State == engine.Loading: // reached, and the monitor knows when it takes too long
+			deadline = time.Now().Add(w.flags.StartTimeout)
 		case jobs.CodeOf(err) == jobs.CodeModelMissing, jobs.Classify(err) == jobs.Permanent, time.Now().After(deadline):
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -157,12 +158,12 @@ func (d *delivery) process(publishing, ctx context.Context) (handed bool, err er
 // look finds out whether the job has ended or moved on already, and which attempt this is. The result
 // is looked for after the worker has begun to listen for a cancel, which publishes one first.
 func (d *delivery) look(ctx context.Context) (over bool, err error) {
+	d.attempt = 1
+	if d.delivered == 1 { // it was in its stream a moment ago
+		return d.hasResult(ctx)
+	}
 	if over, err = d.ended(ctx); over || err != nil {
 		return over, err
-	}
-	d.attempt = 1
-	if d.delivered == 1 {
-		return false, nil
 	}
 	if d.past, _, err = readHistory(ctx, d.w.handbacks, d.historyKey()); err != nil {
 		return false, err
@@ -183,21 +184,36 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 // ended reports whether nothing is left to be done: the job has its result, or its message is gone from the
 // stream. A purge takes both, so a job that lost its message must not come back to life.
 func (d *delivery) ended(ctx context.Context) (bool, error) {
-	there, err := lastOf(ctx, d.w.results, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
-	if there != nil || err != nil {
-		return there != nil, err
+	var hasResult bool
+	var failed error
+	var looking sync.WaitGroup
+	looking.Go(func() { hasResult, failed = d.hasResult(ctx) }) // both at once, since jobs wait for it
+	gone, err := d.isGone(ctx)
+	looking.Wait()
+	if err = errors.Join(err, failed); hasResult || err != nil {
+		return hasResult, err
 	}
+	if gone {
+		d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
+	}
+	return gone, nil
+}
+
+// hasResult reports whether the job has its terminal record.
+func (d *delivery) hasResult(ctx context.Context) (bool, error) {
+	there, err := lastOf(ctx, d.w.results, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
+	return there != nil, err
+}
+
+// isGone reports whether the job's message is not in its stream any more.
+func (d *delivery) isGone(ctx context.Context) (bool, error) {
 	stream, err := d.w.c.stream(ctx, d.from.stream)
 	if err != nil {
 		return false, err
 	}
 	// The record itself may be large and the link slow, so the server is only asked whether it is there.
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(d.msg.Subject))
-	if err != nil || len(info.State.Subjects) > 0 {
-		return false, err
-	}
-	d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
-	return true, nil
+	return err == nil && len(info.State.Subjects) == 0, err
 }
 
 // run has the task done.
