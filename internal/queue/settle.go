@@ -130,7 +130,7 @@ func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
 }
 
 // end publishes the terminal record that an expired job may not have yet. Who cancels a job publishes its
-// record first, so that for a cancelled one there is nothing to do here, unless he forgot.
+// record first, so that for a cancelled one there is nothing to do here, unless they forgot.
 func (d *delivery) end(ctx context.Context, cause error) error {
 	status := jobs.Expired
 	if jobs.CodeOf(cause) == jobs.CodeCancelled {
