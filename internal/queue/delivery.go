@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +40,8 @@ type delivery struct {
 	attempt   int
 	past      history
 
+	reconnects uint64 // of the connection, at its arrival
+
 	patience atomic.Pointer[patience] // while its task runs
 	release  func()                   // the slot
 }
@@ -48,7 +49,7 @@ type delivery struct {
 // handle brings one delivery to an end and reports whether the job was handed over to decode. What
 // goes wrong with NATS is logged and left to the next delivery, unblamed.
 func (w *Worker) handle(publishing, tasks context.Context, a arrival, release func()) (handed bool) {
-	d := &delivery{arrival: a, w: w, log: w.log, release: release}
+	d := &delivery{arrival: a, w: w, log: w.log, release: release, reconnects: w.c.nc.Stats().Reconnects}
 	if err := d.read(); err != nil {
 		if err := d.buryUnread(publishing, err); err != nil {
 			d.log.Error("bury message that cannot be read", "subject", a.msg.Subject, "error", err)
@@ -184,19 +185,10 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 // ended reports whether nothing is left to be done: the job has its result, or its message is gone from the
 // stream. A purge takes both, so a job that lost its message must not come back to life.
 func (d *delivery) ended(ctx context.Context) (bool, error) {
-	var hasResult bool
-	var failed error
-	var looking sync.WaitGroup
-	looking.Go(func() { hasResult, failed = d.hasResult(ctx) }) // both at once, since jobs wait for it
-	gone, err := d.isGone(ctx)
-	looking.Wait()
-	if err = errors.Join(err, failed); hasResult || err != nil {
-		return hasResult, err
+	if over, err := d.hasResult(ctx); over || err != nil {
+		return over, err
 	}
-	if gone {
-		d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
-	}
-	return gone, nil
+	return d.isGone(ctx)
 }
 
 // hasResult reports whether the job has its terminal record.
@@ -213,7 +205,11 @@ func (d *delivery) isGone(ctx context.Context) (bool, error) {
 	}
 	// The record itself may be large and the link slow, so the server is only asked whether it is there.
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(d.msg.Subject))
-	return err == nil && len(info.State.Subjects) == 0, err
+	if err != nil || len(info.State.Subjects) > 0 {
+		return false, err
+	}
+	d.log.Warn("job is dropped: it was purged, or another worker has moved it on")
+	return true, nil
 }
 
 // run has the task done.

@@ -13,7 +13,7 @@ import (
 // settle makes records of what became of a task, and only then acknowledges the message. It reports
 // whether the job was handed over to decode.
 func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (handed bool, _ error) {
-	if over, err := d.over(ctx); err != nil {
+	if over, err := d.over(ctx, err == nil); err != nil {
 		return false, err
 	} else if over {
 		return false, d.acknowledge(ctx)
@@ -79,10 +79,15 @@ func (d *delivery) forgive(ctx context.Context, cause error) {
 }
 
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
-// be published for it.
-func (d *delivery) over(ctx context.Context) (over bool, err error) {
+// be published for it. Who purges a job asks the worker first and waits for its answer, so for a task that
+// was not cancelled the costly look for the message is needed only if that may have gone unheard.
+func (d *delivery) over(ctx context.Context, succeeded bool) (over bool, err error) {
 	err = d.w.c.persist(ctx, "look up job", func(ctx context.Context) (err error) {
-		over, err = d.ended(ctx)
+		over, err = d.hasResult(ctx)
+		if over || err != nil || succeeded && d.w.c.nc.Stats().Reconnects == d.reconnects {
+			return err
+		}
+		over, err = d.isGone(ctx)
 		return err
 	})
 	return over, err
