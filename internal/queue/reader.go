@@ -26,7 +26,7 @@ type reader struct {
 }
 
 const (
-	readerLook      = time.Second     // how often a quiet reader looks whether the connection was another meanwhile
+	readerLook      = time.Second     // how often a quiet reader looks whether it has missed anything
 	readerHeartbeat = 2 * time.Second // how often the server says that it still knows the consumer
 	readerPause     = 50 * time.Millisecond
 	readerIdle      = 30 * time.Second // after which the server forgets a consumer that nobody reads
@@ -72,7 +72,7 @@ func (r *reader) step(ctx context.Context) (jetstream.Msg, error) {
 	defer cancel()
 	msg, err := r.messages.Next(jetstream.NextContext(looking))
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, nil
+		return nil, r.complete(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -86,6 +86,22 @@ func (r *reader) step(ctx context.Context) (jetstream.Msg, error) {
 	}
 	r.delivered, r.seq = meta.Sequence.Consumer, meta.Sequence.Stream
 	return msg, nil
+}
+
+// complete is an error if the server has delivered what did not come. No gap shows that the last message
+// was lost, as when too much came at once for this client, until there is another.
+func (r *reader) complete(ctx context.Context) error {
+	if ctx.Err() != nil || !r.c.nc.IsConnected() {
+		return nil // there is no time to ask, or nobody
+	}
+	info, err := r.consumer.Info(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if info.Delivered.Consumer > r.delivered {
+		return errors.New("the last messages were lost on the way")
+	}
+	return nil
 }
 
 // open makes a consumer that begins after the last message read. It lives in the server's memory and
