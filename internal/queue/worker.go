@@ -141,6 +141,9 @@ func (w *Worker) Run(parent context.Context) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
 	if err := w.prepare(ctx); err != nil {
+		if w.presence != nil { // which may be published already
+			w.farewell()
+		}
 		if parent.Err() != nil { // stopped before it began
 			return nil
 		}
