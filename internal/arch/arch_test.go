@@ -34,6 +34,7 @@ type arrow struct {
 // arrows is the whole law, read from the commands down to the contract. Test files are free: a test may stand anywhere.
 var arrows = []arrow{
 	{"cmd/submitter", []string{"internal/app/submitter"}, nil, "main only hands over to app"},
+	{"cmd/llama-server-shim", []string{"internal/shim"}, nil, "small, since it stands in front of every model that an Ollama loads"},
 	{"cmd/*", []string{"internal/app"}, nil, "main only hands over to app"},
 	{"internal/app/submitter", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 	{"internal/app", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
@@ -48,15 +49,17 @@ var arrows = []arrow{
 	{"internal/grader", []string{"internal/jobs"}, nil, "grading needs the contract only"},
 
 	{"internal/leash", nil, nil, "starting programs needs the standard library only"},
-	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
-	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/leash", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/leash", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
 	{"internal/engine", []string{"internal/jobs"}, nil, "the interface stands below all engines"},
-	{"internal/slots", []string{"internal/jobs"}, nil, "slots and state files stand below the engines"},
+	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, nil, "slots and state files stand below both engines, and know what engines share"},
+	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
+	{"internal/shim", []string{"internal/leash"}, nil, "what Ollama starts must be small and depend on nothing that can fail"},
 	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
 
-	{"internal/standin", []string{"internal/leash", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
+	{"internal/standin", []string{"internal/leash", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
 	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},
 	{"internal/tinymodel", nil, nil, "writing a small model needs the standard library only"},
 	{"internal/telemetry", []string{"internal/jobs"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},

@@ -18,14 +18,20 @@ import (
 //
 // Greedy output of Prefill and then Decode equals that of Generate on the same engine, cold with
 // cold.
+//
+// An engine whose Description has a Mover moves KV states: asked to by Request.Export, Prefill leaves the
+// state in a file, and Decode, given that file or a copy of it from another machine, computes one token
+// of the prompt.
 type Engine interface {
 	// Describe asks the engine what it is; it is also the health check.
 	Describe(ctx context.Context) (Description, error)
 	// Load makes the engine hold the model in memory, and returns when it does.
 	Load(ctx context.Context) error
-	// Prefill computes the prompt and returns what can be handed over.
+	// Prefill computes the prompt and returns what can be handed over. A state that could not be
+	// written is no error: Prefilled says why there is none.
 	Prefill(ctx context.Context, req Request) (Prefilled, error)
-	// Decode generates the text for a prompt that was prefilled, here or elsewhere.
+	// Decode generates the text for a prompt that was prefilled, here or elsewhere. A state that cannot be
+	// used is a *jobs.HandoverError, returned before anything was emitted: the caller may Generate then.
 	Decode(ctx context.Context, req Request, from Prefilled, emit Emit) (Completion, error)
 	// Generate runs both phases here.
 	Generate(ctx context.Context, req Request, emit Emit) (Completion, error)
@@ -45,7 +51,8 @@ type Request struct {
 	Format       json.RawMessage
 	Think        jobs.Think
 	Options      jobs.Options
-	SharedPrefix int // bytes of Prompt or number of Messages
+	SharedPrefix int  // bytes of Prompt or number of Messages
+	Export       bool // Prefill: leave the state in a file, if the engine can
 
 	// Progress is called on every sign of life: a byte from the engine, a counter that moved.
 	Progress func()
@@ -69,6 +76,35 @@ type Description struct {
 	Slots         int    // requests it can compute at once, as far as it says; 0 if it does not
 	ContextTokens int    // tokens of context a request may use
 	Handover      []jobs.Kind
+	Mover         *Mover // nil if it cannot move KV states
+	NoMover       string // why not, with the remedy
+}
+
+// Mover is what an engine says of the KV states that it writes and reads.
+type Mover struct {
+	Fingerprint   jobs.Fingerprint
+	Dir           string // folder of the state files: one is read only from there
+	Prefix        string // what the names of this worker's files begin with
+	BytesPerToken int64  // of a state, from the model's header and the cache types; 0 if they do not say
+	FixedBytes    int64  // of a state, whatever its length, at most: windows and recurrent layers
+}
+
+// StateFile is a KV state in a file of the engine's folder, whose owner removes it.
+type StateFile struct {
+	Path        string
+	Bytes       int64
+	Tokens      int              // of the prompt: all but the last
+	Fingerprint jobs.Fingerprint // of the engine that wrote it
+	First       []jobs.TokenProb // what that engine predicts after the whole prompt
+	Saved       time.Duration    // until the file was written
+}
+
+// Imported is what reading a state took, and the proof that it was used.
+type Imported struct {
+	Tokens     int           // of the prompt, found in the state
+	Restored   time.Duration // until the engine had read the file
+	Checked    time.Duration // until its first prediction was compared
+	Divergence float64       // between the two first predictions: see Divergence
 }
 
 // Prefilled is what a prefill left behind, and what a decode continues from.
@@ -82,7 +118,9 @@ type Prefilled struct {
 	ComputedTokens int // of the prompt, computed now
 	Duration       time.Duration
 	ModelDigest    string
-	Note           string // why it is not more than it is, for the result's decision
+	State          *StateFile   // kind state; else nil
+	Failure        jobs.Failure // why there is none although Export was asked for; Note has it in words
+	Note           string       // why it is not more than it is, for the result's decision
 }
 
 // Completion is a finished generation.
@@ -97,7 +135,19 @@ type Completion struct {
 	PrefillDuration time.Duration // the engine's own measure
 	DecodeDuration  time.Duration // likewise
 	FirstToken      time.Duration // from the request to the first piece of text
+	Imported        *Imported     // of a state that was used; else nil
 	Warnings        []string
+}
+
+// Estimate is what a prompt will cost this engine.
+type Estimate struct {
+	PromptTokens int
+	CachedTokens int // of those, thought to be in the cache
+}
+
+// Estimator is implemented by engines that can say beforehand what a prompt will cost.
+type Estimator interface {
+	Estimate(ctx context.Context, req Request) (Estimate, error)
 }
 
 // PerSecond is a rate, 0 if no time passed.

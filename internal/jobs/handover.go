@@ -24,6 +24,8 @@ type Handover struct {
 	Context    []int     `json:"context,omitempty"`     // token ids of prompt and first token (kind context)
 	Literal    bool      `json:"literal,omitempty"`     // send Context to the engine instead of the original request
 	FirstToken string    `json:"first_token,omitempty"` // text of the token that prefill generated, to be checked by decode
+	State      *State    `json:"state,omitempty"`       // where the KV state is, and what it takes to use it (kind state)
+	Failure    Failure   `json:"failure,omitempty"`     // why there is no KV state, where one was meant to be handed over
 	Prefill    *Prefill  `json:"prefill,omitempty"`     // what prefill did; nil when it did nothing
 	Attempts   int       `json:"attempts,omitempty"`    // of the prefill stage
 	Decision   string    `json:"decision,omitempty"`    // why this plan
@@ -41,6 +43,28 @@ type Prefill struct {
 	CachedTokens   int     `json:"cached_tokens"`          // of those, found in the engine's cache
 	ComputedTokens int     `json:"computed_tokens"`        // of those, computed now
 	ModelDigest    string  `json:"model_digest,omitempty"` // of the model file, or the engine's id for it
+
+	Extra Extra `json:"-"`
+}
+
+// State is a KV state that waits on the prefill machine, and the terms on which it may be used. The
+// machine keeps it as long as the job's decode message exists.
+type State struct {
+	URL         string      `json:"url"`          // of the file; <url>/digest has its SHA-256 once the bytes are read
+	Token       string      `json:"token"`        // bearer token for both, of this job alone
+	Bytes       int64       `json:"bytes"`        // size of the file
+	Tokens      int         `json:"tokens"`       // prompt tokens that it holds: all but the last
+	Fingerprint Fingerprint `json:"fingerprint"`  // of the engine that wrote it; the reader's must be equal
+	First       []TokenProb `json:"first"`        // what the writer predicts after the whole prompt, the likeliest first
+	SaveSeconds float64     `json:"save_seconds"` // until the file was written
+
+	Extra Extra `json:"-"`
+}
+
+// TokenProb is a token and how likely the model takes it to be next.
+type TokenProb struct {
+	ID      int     `json:"id"`      // in the model's vocabulary
+	LogProb float64 `json:"logprob"` // natural logarithm of its probability, before any sampling
 
 	Extra Extra `json:"-"`
 }

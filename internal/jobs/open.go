@@ -147,19 +147,23 @@ func jsonName(f reflect.StructField) string {
 // The records, and the objects in them, that keep unknown fields. Each needs a type of its own
 // without methods, or encoding/json would call MarshalJSON for ever.
 type (
-	plainJob        Job
-	plainMessage    Message
-	plainOptions    Options
-	plainHandover   Handover
-	plainPrefill    Prefill
-	plainResult     Result
-	plainErrorInfo  ErrorInfo
-	plainUsage      Usage
-	plainTimings    Timings
-	plainServers    Servers
-	plainAttempts   Attempts
-	plainProvenance Provenance
-	plainChunk      Chunk
+	plainJob            Job
+	plainMessage        Message
+	plainOptions        Options
+	plainHandover       Handover
+	plainPrefill        Prefill
+	plainResult         Result
+	plainErrorInfo      ErrorInfo
+	plainUsage          Usage
+	plainTimings        Timings
+	plainServers        Servers
+	plainAttempts       Attempts
+	plainProvenance     Provenance
+	plainState          State
+	plainTokenProb      TokenProb
+	plainFingerprint    Fingerprint
+	plainHandoverReport HandoverReport
+	plainChunk          Chunk
 )
 
 func (j *Job) extra() *Extra { return &j.Extra }
@@ -265,3 +269,37 @@ func (c *Chunk) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, c)
 
 // MarshalJSON writes the fields of Extra too.
 func (c Chunk) MarshalJSON() ([]byte, error) { return marshalOpen(plainChunk(c), c.Extra) }
+
+func (s *State) extra() *Extra { return &s.Extra }
+
+// UnmarshalJSON keeps unknown fields.
+func (s *State) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, s) }
+
+// MarshalJSON writes unknown fields back.
+func (s State) MarshalJSON() ([]byte, error) { return marshalOpen(plainState(s), s.Extra) }
+
+func (p *TokenProb) extra() *Extra { return &p.Extra }
+
+// UnmarshalJSON keeps unknown fields.
+func (p *TokenProb) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, p) }
+
+// MarshalJSON writes unknown fields back.
+func (p TokenProb) MarshalJSON() ([]byte, error) { return marshalOpen(plainTokenProb(p), p.Extra) }
+
+func (f *Fingerprint) extra() *Extra { return &f.Extra }
+
+// UnmarshalJSON keeps unknown fields.
+func (f *Fingerprint) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, f) }
+
+// MarshalJSON writes unknown fields back.
+func (f Fingerprint) MarshalJSON() ([]byte, error) { return marshalOpen(plainFingerprint(f), f.Extra) }
+
+func (r *HandoverReport) extra() *Extra { return &r.Extra }
+
+// UnmarshalJSON keeps unknown fields.
+func (r *HandoverReport) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, r) }
+
+// MarshalJSON writes unknown fields back.
+func (r HandoverReport) MarshalJSON() ([]byte, error) {
+	return marshalOpen(plainHandoverReport(r), r.Extra)
+}

@@ -60,6 +60,7 @@ type Result struct {
 	Timings      Timings           `json:"timings"`                 // seconds
 	Servers      Servers           `json:"servers"`                 // who did what
 	Attempts     Attempts          `json:"attempts"`                // how often each stage was tried
+	Handover     *HandoverReport   `json:"handover,omitempty"`      // what became of a KV state that was meant to be handed over
 	Decision     string            `json:"decision,omitempty"`      // why this plan, and what it saved
 	Provenance   Provenance        `json:"provenance"`              // what computed the text
 	ReplayOf     string            `json:"replay_of,omitempty"`     // as in the job
@@ -98,12 +99,26 @@ type Timings struct {
 	QueueDecodeSeconds      float64 `json:"queue_decode_seconds"`        // waited for decode
 	PrefillSeconds          float64 `json:"prefill_seconds"`             // prompt computed on the prefill machine
 	PrefillTokensPerSecond  float64 `json:"prefill_tokens_per_second"`   // computed prompt tokens
-	TransferSeconds         float64 `json:"transfer_seconds"`            // of the hand-over
+	SaveSeconds             float64 `json:"save_seconds"`                // KV state written to a file on the prefill machine
+	TransferSeconds         float64 `json:"transfer_seconds"`            // of the hand-over: of the KV state from machine to machine, otherwise of the record
+	RestoreSeconds          float64 `json:"restore_seconds"`             // KV state read by the decode engine
+	CheckSeconds            float64 `json:"check_seconds"`               // first prediction computed and compared
 	DecodePrefillSeconds    float64 `json:"decode_prefill_seconds"`      // prompt computed again on the decode machine
 	DecodeSeconds           float64 `json:"decode_seconds"`              // text generated
 	DecodeTokensPerSecond   float64 `json:"decode_tokens_per_second"`    // generated tokens
 	TimeToFirstTokenSeconds float64 `json:"time_to_first_token_seconds"` // from the start of the stage that generated
 	TotalSeconds            float64 `json:"total_seconds"`               // from accepted to finished
+
+	Extra Extra `json:"-"`
+}
+
+// HandoverReport says what became of a KV state.
+type HandoverReport struct {
+	Failure        Failure `json:"failure,omitempty"`          // why it was not used, and the prompt was computed again; empty if it was
+	Message        string  `json:"message,omitempty"`          // the failure in words, with the remedy
+	Bytes          int64   `json:"bytes,omitempty"`            // size of the state
+	BytesPerSecond float64 `json:"bytes_per_second,omitempty"` // of the transfer
+	Divergence     float64 `json:"divergence,omitempty"`       // between the two engines' first predictions, from 0 (equal) to 1 (nothing in common)
 
 	Extra Extra `json:"-"`
 }

@@ -50,4 +50,8 @@ type Task struct {
 type Outcome struct {
 	Next   *Handover
 	Result *Result
+
+	// Settled, if set, is called once, when the outcome was published and the task's message
+	// acknowledged (true), or when that will not happen here any more (false).
+	Settled func(done bool)
 }
