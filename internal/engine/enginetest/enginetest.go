@@ -27,6 +27,7 @@ const (
 	Thinking     Ability = "thinking"      // keep a model's reasoning apart from its answer
 	MissingModel Ability = "missing model" // notice that it does not have the model
 	CacheCounts  Ability = "cache counts"  // say how much of a prompt was cached
+	States       Ability = "states"        // move KV states
 )
 
 // Subject is an engine under test and what the suite needs to know about it. The suite closes all
@@ -43,7 +44,10 @@ type Subject struct {
 	Missing     engine.Engine // the same, for a model that its server does not have
 	Unreachable engine.Engine // the same, with nobody listening at its address
 
-	Cannot map[Ability]string // reasons; without Thinker or Missing the ability must be listed
+	// Peer is the same on another machine: states move from Engine to Peer.
+	Peer engine.Engine
+
+	Cannot map[Ability]string // reasons; without Thinker, Missing or Peer the ability must be listed
 }
 
 // suite is one run.
@@ -60,7 +64,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	if s.Slots < 1 {
 		t.Fatalf("Subject.Slots is %d; want at least 1", s.Slots)
 	}
-	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil} {
+	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil, States: s.Peer == nil} {
 		if lacks && s.Cannot[ability] == "" {
 			t.Fatalf("the subject brings no engine to show %q, and no reason in Cannot", ability)
 		}
@@ -72,6 +76,9 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 		return // nothing else can work
 	}
 	t.Run("handover", s.handover)
+	if s.Peer != nil {
+		t.Run("state", func(t *testing.T) { Handover(t, Pair{Prefill: s.Engine, Decode: s.Peer, Slots: s.Slots}) })
+	}
 	t.Run("counts", s.counts)
 	t.Run("cached", s.cachedPrompt)
 	t.Run("length", s.length)
@@ -89,7 +96,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("missing", s.missing)
 	t.Run("unreachable", s.unreachable)
 	t.Run("close", func(t *testing.T) {
-		for _, e := range []engine.Engine{s.Engine, s.Thinker, s.Missing, s.Unreachable} {
+		for _, e := range []engine.Engine{s.Engine, s.Peer, s.Thinker, s.Missing, s.Unreachable} {
 			if e == nil {
 				continue
 			}
