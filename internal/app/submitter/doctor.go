@@ -23,13 +23,15 @@ const (
 
 // doctorCmd checks the whole installation.
 type doctorCmd struct {
-	NoJob   bool          `name:"no-job" help:"Do not send a small job through each model."`
-	Timeout time.Duration `default:"2m" placeholder:"TIME" help:"How long each such job may take (default ${default})."`
+	NoJob    bool          `name:"no-job" help:"Do not send a small job through each model."`
+	Handover string        `name:"handover" placeholder:"MODEL" help:"Measure the hand-over of KV states between the machines that serve MODEL, and say which plan pays."`
+	Tokens   []int         `default:"500,2000,8000" placeholder:"N,…" help:"Lengths of the prompts for --handover (default ${default})."`
+	Timeout  time.Duration `default:"2m" placeholder:"TIME" help:"How long each such job may take (default ${default})."`
 }
 
 // Help says what is checked.
 func (doctorCmd) Help() string {
-	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. Exit code 0: all well; 3: something to mend; 4: no NATS."
+	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. With --handover MODEL it sends prompts of several lengths instead, each once whole to the decode machine and once through prefill and hand-over. Exit code 0: all well; 3: something to mend; 4: no NATS."
 }
 
 // finding is what one check came to.
@@ -131,6 +133,10 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 	}
 	for _, w := range o.Workers {
 		checkWorker(ctx, e, w)
+	}
+	if c.Handover != "" {
+		c.acceptance(ctx, e, c.Handover)
+		return nil
 	}
 	if c.NoJob {
 		return nil

@@ -40,22 +40,29 @@ type report struct {
 
 // modelReport is one row: a model's jobs of a batch.
 type modelReport struct {
-	Model                  string              `json:"model"`
-	Jobs                   int                 `json:"jobs"`
-	Succeeded              int                 `json:"succeeded"`
-	Methods                map[jobs.Method]int `json:"methods"` // jobs by the way they went
-	PromptTokens           int                 `json:"prompt_tokens"`
-	PrefillComputed        int                 `json:"prefill_computed"`
-	HandedOver             int                 `json:"handed_over"`
-	DecodeComputed         int                 `json:"decode_computed"`
-	GeneratedTokens        int                 `json:"generated_tokens"`
-	PrefillSeconds         float64             `json:"prefill_seconds"`
-	PrefillTokensPerSecond float64             `json:"prefill_tokens_per_second"`
-	TransferSeconds        float64             `json:"transfer_seconds"`
-	DecodePrefillSeconds   float64             `json:"decode_prefill_seconds"`
-	DecodeSeconds          float64             `json:"decode_seconds"`
-	DecodeTokensPerSecond  float64             `json:"decode_tokens_per_second"`
-	TotalSeconds           float64             `json:"total_seconds"` // of computing and transfer, without waiting
+	Model                  string               `json:"model"`
+	Jobs                   int                  `json:"jobs"`
+	Succeeded              int                  `json:"succeeded"`
+	Methods                map[jobs.Method]int  `json:"methods"` // jobs by the way they went
+	PromptTokens           int                  `json:"prompt_tokens"`
+	PrefillCached          int                  `json:"prefill_cached"`
+	PrefillComputed        int                  `json:"prefill_computed"`
+	HandedOver             int                  `json:"handed_over"`
+	DecodeCached           int                  `json:"decode_cached"`
+	DecodeComputed         int                  `json:"decode_computed"`
+	GeneratedTokens        int                  `json:"generated_tokens"`
+	States                 int                  `json:"states"`                      // KV states that were handed over and used
+	StateBytes             int64                `json:"state_bytes"`                 // of these
+	HandoverFailures       map[jobs.Failure]int `json:"handover_failures,omitempty"` // jobs whose prompt was computed again, by reason
+	PrefillSeconds         float64              `json:"prefill_seconds"`
+	PrefillTokensPerSecond float64              `json:"prefill_tokens_per_second"`
+	SaveSeconds            float64              `json:"save_seconds"`
+	TransferSeconds        float64              `json:"transfer_seconds"`
+	RestoreSeconds         float64              `json:"restore_seconds"` // reading the state and checking it
+	DecodePrefillSeconds   float64              `json:"decode_prefill_seconds"`
+	DecodeSeconds          float64              `json:"decode_seconds"`
+	DecodeTokensPerSecond  float64              `json:"decode_tokens_per_second"`
+	TotalSeconds           float64              `json:"total_seconds"` // of computing and transfer, without waiting
 }
 
 // newReport returns the report of a batch without any job yet.
@@ -67,7 +74,7 @@ func newReport(batch string) *report {
 func (rep *report) add(r *jobs.Result) {
 	m := rep.models[r.Model]
 	if m == nil {
-		m = &modelReport{Model: r.Model, Methods: map[jobs.Method]int{}}
+		m = &modelReport{Model: r.Model, Methods: map[jobs.Method]int{}, HandoverFailures: map[jobs.Failure]int{}}
 		rep.models[r.Model] = m
 	}
 	m.add(r)
@@ -118,15 +125,25 @@ func (m *modelReport) add(r *jobs.Result) {
 	m.Succeeded++
 	m.Methods[r.Method]++
 	m.PromptTokens += u.PromptTokens
+	m.PrefillCached += u.PrefillCached
 	m.PrefillComputed += u.PrefillComputed
 	m.HandedOver += u.HandedOver
+	m.DecodeCached += u.DecodeCached
 	m.DecodeComputed += u.DecodeComputed
 	m.GeneratedTokens += u.GeneratedTokens
 	m.PrefillSeconds += t.PrefillSeconds
+	m.SaveSeconds += t.SaveSeconds
 	m.TransferSeconds += t.TransferSeconds
+	m.RestoreSeconds += t.RestoreSeconds + t.CheckSeconds
 	m.DecodePrefillSeconds += t.DecodePrefillSeconds
 	m.DecodeSeconds += t.DecodeSeconds
-	m.TotalSeconds += t.PrefillSeconds + t.TransferSeconds + t.DecodePrefillSeconds + t.DecodeSeconds
+	m.TotalSeconds += t.PrefillSeconds + t.SaveSeconds + t.TransferSeconds + t.RestoreSeconds + t.CheckSeconds + t.DecodePrefillSeconds + t.DecodeSeconds
+	if h := r.Handover; h != nil && h.Failure != "" {
+		m.HandoverFailures[h.Failure]++
+	} else if h != nil {
+		m.States++
+		m.StateBytes += h.Bytes
+	}
 }
 
 func perSecond(tokens int, seconds float64) float64 {
@@ -136,27 +153,16 @@ func perSecond(tokens int, seconds float64) float64 {
 // writeTo prints the report for a person.
 func (rep *report) writeTo(w io.Writer) error {
 	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")+"\t") }
-	width := len("model")
-	for _, m := range rep.Models {
-		width = max(width, utf8.RuneCountInString(m.Model))
-	}
-	row(fmt.Sprintf("%-*s", width, "model"), "jobs", "in tok", "prefill s", "tok/s", "again s", "out tok", "decode s", "tok/s", "total s")
-	for _, m := range rep.Models {
-		row(fmt.Sprintf("%-*s", width, m.Model), fmt.Sprintf("%d/%d", m.Succeeded, m.Jobs),
-			fmt.Sprint(m.PromptTokens), figure(m.PrefillSeconds), figure(m.PrefillTokensPerSecond), figure(m.DecodePrefillSeconds),
-			fmt.Sprint(m.GeneratedTokens), figure(m.DecodeSeconds), figure(m.DecodeTokensPerSecond), figure(m.TotalSeconds))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&text, "(sums over the jobs; again: prompt computed a second time on the decode machine)\n\n")
+	rep.writeSpeeds(&text)
+	rep.writePrompts(&text)
 	for _, m := range rep.Models {
 		for _, method := range []jobs.Method{jobs.MethodDisaggregated, jobs.MethodLocal, jobs.MethodFallback} {
 			if n := m.Methods[method]; n > 0 {
 				fmt.Fprintf(&text, "%s: %d %s\n", m.Model, n, method)
 			}
+		}
+		for _, f := range slices.Sorted(maps.Keys(m.HandoverFailures)) {
+			fmt.Fprintf(&text, "%s: %d re-prefilled on the decode machine (%s)\n", m.Model, m.HandoverFailures[f], f)
 		}
 	}
 	for _, warning := range rep.Warnings {
@@ -167,4 +173,51 @@ func (rep *report) writeTo(w io.Writer) error {
 	fmt.Fprintf(&text, "sequential: %s, so %.2f× as fast\n  baseline: %s\n", secs(rep.SequentialSeconds), rep.SpeedUp, rep.Baseline)
 	_, err := io.WriteString(w, inert(text.String()))
 	return err
+}
+
+// writeSpeeds prints the table of tokens and seconds.
+func (rep *report) writeSpeeds(w *strings.Builder) {
+	t := rep.table(w, "jobs", "in tok", "prefill s", "tok/s", "hand-over s", "again s", "out tok", "decode s", "tok/s", "total s")
+	for _, m := range rep.Models {
+		t.row(m.Model, fmt.Sprintf("%d/%d", m.Succeeded, m.Jobs), fmt.Sprint(m.PromptTokens), figure(m.PrefillSeconds), figure(m.PrefillTokensPerSecond),
+			figure(m.SaveSeconds+m.TransferSeconds+m.RestoreSeconds), figure(m.DecodePrefillSeconds),
+			fmt.Sprint(m.GeneratedTokens), figure(m.DecodeSeconds), figure(m.DecodeTokensPerSecond), figure(m.TotalSeconds))
+	}
+	t.flush("(sums over the jobs; again: prompt computed on the decode machine after a prefill elsewhere)")
+}
+
+// writePrompts prints the table of what became of the prompts' tokens.
+func (rep *report) writePrompts(w *strings.Builder) {
+	t := rep.table(w, "prompt tok", "cached", "computed", "handed over", "computed again", "states", "size")
+	for _, m := range rep.Models {
+		t.row(m.Model, fmt.Sprint(m.PromptTokens), fmt.Sprint(m.PrefillCached), fmt.Sprint(m.PrefillComputed), fmt.Sprint(m.HandedOver),
+			fmt.Sprint(m.DecodeComputed), fmt.Sprint(m.States), size(uint64(m.StateBytes)))
+	}
+	t.flush("(cached and computed where the prompt was processed first; handed over as KV state; computed again on the decode machine)")
+}
+
+// modelTable has one row for each model.
+type modelTable struct {
+	w     *strings.Builder
+	tabs  *tabwriter.Writer
+	width int // of a model's name
+}
+
+func (rep *report) table(w *strings.Builder, columns ...string) *modelTable {
+	t := &modelTable{w: w, tabs: tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), width: len("model")}
+	for _, m := range rep.Models {
+		t.width = max(t.width, utf8.RuneCountInString(m.Model))
+	}
+	t.row("model", columns...)
+	return t
+}
+
+func (t *modelTable) row(model string, cells ...string) {
+	fmt.Fprintf(t.tabs, "%-*s\t%s\t\n", t.width, model, strings.Join(cells, "\t"))
+}
+
+// flush ends the table with a note. Writing to a [strings.Builder] cannot fail.
+func (t *modelTable) flush(note string) {
+	_ = t.tabs.Flush()
+	fmt.Fprintf(t.w, "%s\n\n", note)
 }

@@ -1,0 +1,153 @@
+package submitter
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// trial is one prompt, once computed whole on the decode machine and once handed over to it.
+type trial struct {
+	tokens       int
+	whole, moved *jobs.Result
+}
+
+// acceptance measures the hand-over of KV states between the machines that serve a model, with prompts
+// that nobody has computed before, and says which plan pays. Each prompt first runs whole on the decode
+// machine, then through prefill and hand-over.
+func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string) {
+	model, err := jobs.CanonicalModel(model)
+	if err != nil {
+		e.add(levelFailed, "hand-over", err.Error(), "")
+		return
+	}
+	check := "hand-over for " + model
+	var trials []trial
+	for _, n := range c.Tokens {
+		t, err := c.try(ctx, e, model, n)
+		if interrupted(ctx) {
+			return
+		}
+		if err != nil {
+			e.add(levelFailed, fmt.Sprintf("%s, %d tokens", check, n), err.Error(), "see the logs of the model's workers")
+			continue
+		}
+		e.judge(fmt.Sprintf("%s, %d tokens", check, t.tokens), t)
+		trials = append(trials, t)
+	}
+	e.recommend(check, trials)
+}
+
+// try runs the two jobs of one prompt length.
+func (c *doctorCmd) try(ctx context.Context, e *examination, model string, tokens int) (t trial, err error) {
+	who, err := e.session.userName()
+	if err != nil {
+		return t, err
+	}
+	prompt := unheard(tokens)
+	run := func(plan jobs.Plan) (*jobs.Result, error) {
+		wait, cancel := e.session.patience(ctx, c.Timeout)
+		defer cancel()
+		r, err := Generate(wait, e.session.client, &jobs.Job{
+			V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
+			Prompt: prompt, Options: jobs.Options{Temperature: new(0.0), NumPredict: new(16)}, Plan: plan,
+			SubmittedAt: time.Now().UTC(), Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
+		}, nil)
+		if err == nil && r.Status != jobs.Succeeded {
+			err = fmt.Errorf("%s", problem(r))
+		}
+		return r, err
+	}
+	if t.whole, err = run(jobs.PlanLocal); err != nil {
+		return t, err
+	}
+	if t.moved, err = run(jobs.PlanDisaggregated); err != nil {
+		return t, err
+	}
+	t.tokens = t.moved.Usage.PromptTokens
+	return t, nil
+}
+
+// unheard is a prompt of about so many tokens that no cache holds: its first words are random.
+func unheard(tokens int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Acceptance test %s. Explain this program line by line:\n", rand.Text())
+	for i := 0; b.Len() < 3*tokens; i++ { // code has three to four bytes for each token
+		fmt.Fprintf(&b, "total_%d <- sum(price[%d] * quantity[%d])\n", i, i, i)
+	}
+	return b.String()
+}
+
+// judge says what became of one hand-over.
+func (e *examination) judge(check string, t trial) {
+	r := t.moved
+	h := r.Handover
+	switch {
+	case r.Method != jobs.MethodDisaggregated:
+		e.add(levelFailed, check, r.Decision, "see that a prefill worker for the model runs")
+		return
+	case h == nil:
+		e.add(levelFailed, check, "no KV state was meant to be handed over: "+r.Decision, "start the prefill worker with an engine that moves states; submitter status says why it does not")
+		return
+	case h.Failure != "":
+		e.add(levelFailed, check, fmt.Sprintf("%s: %s", h.Failure, h.Message), "")
+		return
+	}
+	s := r.Timings
+	e.ok(check, "%s saved in %s, moved in %s (%s/s), read in %s, checked in %s; %d tokens handed over, %d computed again; first predictions differ by %.4f",
+		size(uint64(h.Bytes)), milli(s.SaveSeconds), milli(s.TransferSeconds), size(uint64(h.BytesPerSecond)), milli(s.RestoreSeconds), milli(s.CheckSeconds),
+		r.Usage.HandedOver, r.Usage.DecodeComputed, h.Divergence)
+	if r.Text != t.whole.Text {
+		e.add(levelWarning, check, "the text differs from the one that the decode machine computes by itself", "two kinds of hardware round differently, which may change a token where two are nearly as likely; if the first predictions differ by more than 0.01, compare the two engines' versions and settings")
+	}
+}
+
+// recommend prints what each length took on either way, and says which plan pays.
+func (e *examination) recommend(check string, trials []trial) {
+	var paying []int
+	table := [][]string{{"tokens", "re-prefill", "prefill", "save", "move", "read", "check", "hand-over", "saved"}}
+	for _, t := range trials {
+		h, s := t.moved.Handover, t.moved.Timings
+		if h == nil || h.Failure != "" {
+			continue
+		}
+		whole := t.whole.Timings.PrefillSeconds
+		sum := s.PrefillSeconds + s.SaveSeconds + s.TransferSeconds + s.RestoreSeconds + s.CheckSeconds
+		if whole-sum > max(0.15, whole/10) {
+			paying = append(paying, t.tokens)
+		}
+		table = append(table, []string{fmt.Sprint(t.tokens), milli(whole), milli(s.PrefillSeconds), milli(s.SaveSeconds), milli(s.TransferSeconds),
+			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(sum), milli(whole - sum)})
+	}
+	if len(table) == 1 {
+		return
+	}
+	if !e.session.JSON {
+		tabs := tabwriter.NewWriter(e.session.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, row := range table {
+			fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
+		}
+		_ = tabs.Flush() // as what is printed after it
+	}
+	switch {
+	case len(paying) == 0:
+		e.ok(check, "works, and the decode machine computes prompts of these lengths as fast by itself: use --plan auto, which hands over where it pays, or --plan local")
+	case len(paying) == len(table)-1:
+		e.ok(check, "works, and pays at every length tried: use --plan auto (or disaggregated)")
+	default:
+		e.ok(check, "works, and pays from about %d tokens: use --plan auto, which decides by these rates", paying[0])
+	}
+}
+
+// milli writes a time with as many digits as can be believed.
+func milli(s float64) string {
+	if s > -1 && s < 1 {
+		return fmt.Sprintf("%.0f ms", s*1000)
+	}
+	return secs(s)
+}
