@@ -1,17 +1,328 @@
 package slots
 
-import "errors"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+)
 
 // Layout is the structure of a state file, as far as it must be equal in the engine that reads it.
 type Layout struct {
 	Format         string // magic and version
 	Tokens         int    // that the file holds
 	CacheK, CacheV string // llama.cpp's names of the types; empty if the file has no attention cache
-	FlashAttention bool   // values are not transposed
-	Streams        int
+	FlashAttention bool   // values are not transposed; false if the file has no attention cache
+	Streams        int    // of the attention cache; 0 if the file has none
 	Digest         string // of all the rest: parts, layers, sizes of rows
 }
 
+// The beginning of a state file, as llama.h has it: LLAMA_STATE_SEQ_MAGIC and LLAMA_STATE_SEQ_VERSION.
+const (
+	stateMagic   = 0x67677371 // "ggsq"
+	stateVersion = 4
+)
+
+// Limits of what a file may claim: far beyond what llama.cpp can write, and little work to refuse.
+const (
+	maxStateParts   = 8
+	maxStateStreams = 1 << 12
+	maxStateLayers  = 1 << 12
+)
+
 // ReadLayout reads the structure of a state file that llama-server wrote. It skips the numbers
-// themselves, so its cost does not grow with the file.
-func ReadLayout(path string) (Layout, error) { return Layout{}, errors.New("not built yet") }
+// themselves, so its cost does not grow with the file. An error says what in the file is not understood.
+func ReadLayout(path string) (Layout, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Layout{}, fmt.Errorf("read layout of state file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Layout{}, fmt.Errorf("read layout of state file: %w", err)
+	}
+	l, err := readLayout(f, info.Size())
+	if err != nil {
+		return Layout{}, fmt.Errorf("read layout of state file: %w", err)
+	}
+	return l, nil
+}
+
+// readLayout reads the layout of size bytes. The file does not say how large the record of a cell is, nor
+// whether there is a cache of values, so each way is tried: the right one ends with the file's last byte.
+func readLayout(r io.ReaderAt, size int64) (Layout, error) {
+	var first error
+	for _, form := range []stateForm{
+		{cellBytes: 12}, {cellBytes: 24}, {cellBytes: 12, keysOnly: true}, {cellBytes: 24, keysOnly: true},
+	} {
+		s := stateReader{r: r, size: size, digest: sha256.New(), form: form}
+		l, err := s.layout()
+		if err == nil {
+			return l, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return Layout{}, first
+}
+
+// stateForm is what a state file leaves unsaid.
+type stateForm struct {
+	cellBytes int64 // of a cell's record: position, number of sequences (always 1), the sequence; 12 more where positions have several dimensions
+	keysOnly  bool  // values are computed from the keys (multi-head latent attention)
+}
+
+// stateReader walks through a state file from one field to the next. After an error it reads zeros.
+type stateReader struct {
+	r      io.ReaderAt
+	size   int64
+	at     int64
+	err    error
+	digest hash.Hash
+	form   stateForm
+}
+
+// layout reads the whole file: its head, and then one part for each cache of the model.
+func (s *stateReader) layout() (Layout, error) {
+	magic, version := s.uint32(), s.uint32()
+	if s.err == nil && (magic != stateMagic || version != stateVersion) {
+		return Layout{}, fmt.Errorf("magic %08x and version %d, want %08x and %d: this llama-server writes states in a form that is not known here",
+			magic, version, stateMagic, stateVersion)
+	}
+	l := Layout{Format: fmt.Sprintf("ggsq.%d", version), Tokens: s.tokens()}
+	for parts := 0; s.err == nil && s.at < s.size; parts++ {
+		switch {
+		case parts == maxStateParts:
+			s.fail("more than %d parts", maxStateParts)
+		case s.atRecurrentPart():
+			s.recurrent()
+		default:
+			s.attention(&l)
+		}
+	}
+	if s.err != nil {
+		return Layout{}, s.err
+	}
+	l.Digest = fmt.Sprintf("%x", s.digest.Sum(nil))
+	return l, nil
+}
+
+// tokens skips the list of token ids and returns how many the state is for. A server that also reads
+// images puts three numbers before the ids, of which the first is no token, and more after them.
+func (s *stateReader) tokens() int {
+	count := int64(s.uint32())
+	end := s.at + 4*count
+	n := count
+	if count >= 3 && int32(s.uint32()) == -1 {
+		s.uint32() // version of the list
+		if n = int64(s.uint32()); n > count-3 {
+			s.fail("a list of %d numbers for %d tokens", count, n)
+		}
+	}
+	s.skip(1, end-s.at)
+	return int(n)
+}
+
+// atRecurrentPart says which kind of part comes next. A recurrent one is one cell (1, its position, 0
+// sequences) and then its layers (0: not transposed), where an attention cache of one stream is
+// (1, cells, position of the first cell, 1 sequence).
+func (s *stateReader) atRecurrentPart() bool {
+	ahead := *s
+	cells, _, sequences, transposed := ahead.uint32(), ahead.uint32(), ahead.uint32(), ahead.uint32()
+	return ahead.err == nil && cells == 1 && sequences == 0 && transposed == 0
+}
+
+// attention reads one cache of keys and values. A model with a sliding window has two, of which the
+// second one holds the window's layers.
+func (s *stateReader) attention(l *Layout) {
+	streams := s.uint32()
+	if streams == 0 || streams > maxStateStreams {
+		s.fail("a cache of %d streams", streams)
+	}
+	used := 0
+	for range streams {
+		cells := int64(s.uint32())
+		if cells == 0 || s.err != nil {
+			continue // streams of other slots are empty
+		}
+		if used++; used > 1 {
+			s.fail("several sequences in one state")
+			return
+		}
+		s.skip(cells, s.form.cellBytes)
+		transposed, layers := s.uint32(), s.uint32()
+		if transposed > 1 || layers == 0 || layers > maxStateLayers {
+			s.fail("a cache of %d layers, transposed %d", layers, transposed)
+		}
+		s.note("attention cell %d layers %d rotated %d %d", s.form.cellBytes, layers, s.uint32(), s.uint32())
+		k := s.rows("k", cells, layers, false)
+		v := ""
+		if !s.form.keysOnly {
+			v = s.rows("v", cells, layers, transposed == 1)
+		}
+		if l.Streams == 0 {
+			l.CacheK, l.CacheV, l.FlashAttention, l.Streams = k, v, transposed == 0, int(streams)
+		}
+	}
+	if used == 0 {
+		s.fail("a cache without tokens")
+	}
+}
+
+// rows reads the layers of one half of a cache and returns the type of the first.
+func (s *stateReader) rows(half string, cells int64, layers uint32, transposed bool) string {
+	var first ggmlType
+	for i := range layers {
+		if s.err != nil {
+			return ""
+		}
+		t := ggmlType(s.uint32())
+		if i == 0 {
+			first = t
+		}
+		var values uint64 // of a row; where they do not fit the type, bytes
+		if transposed {
+			elem, n := s.uint32(), s.uint32()
+			values = uint64(n)
+			s.skip(cells, int64(elem), int64(n))
+		} else {
+			bytes := s.uint64()
+			values = t.values(bytes)
+			s.skip(cells, int64(bytes))
+		}
+		if t == first {
+			s.note("%s %d", half, values)
+		} else {
+			s.note("%s %d %s", half, values, t)
+		}
+	}
+	return first.String()
+}
+
+// recurrent reads the part of a recurrent model's running state, the last in its file: for each
+// recurrent layer of the model one row of the short-term state, then likewise of the long-term one.
+func (s *stateReader) recurrent() {
+	cells := int64(s.uint32())
+	s.skip(1, 12) // position, sequences, transposed
+	s.note("recurrent of %d layers", s.uint32())
+	rows := 0
+	for ; s.err == nil && s.at < s.size; rows++ {
+		if rows == 2*maxStateLayers {
+			s.fail("more than %d layers", maxStateLayers)
+		}
+		t, bytes := ggmlType(s.uint32()), s.uint64()
+		s.note("state %s %d", t, bytes)
+		s.skip(cells, int64(bytes))
+	}
+	if rows%2 != 0 {
+		s.fail("a recurrent state of %d rows", rows)
+	}
+}
+
+// note takes a line into the digest.
+func (s *stateReader) note(format string, args ...any) { fmt.Fprintf(s.digest, format+"\n", args...) }
+
+// fail keeps the first error, with its place.
+func (s *stateReader) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("at byte %d of %d: "+format, append([]any{s.at, s.size}, args...)...)
+	}
+}
+
+// skip passes over a product of sizes.
+func (s *stateReader) skip(sizes ...int64) {
+	n := int64(1)
+	for _, size := range sizes {
+		if size < 0 || (size > 0 && n > (s.size-s.at)/size) {
+			s.fail("it ends in the middle of a part")
+			return
+		}
+		n *= size
+	}
+	s.at += n
+}
+
+func (s *stateReader) uint32() uint32 {
+	var b [4]byte
+	s.read(b[:])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+func (s *stateReader) uint64() uint64 {
+	var b [8]byte
+	s.read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// read fills b with what comes next.
+func (s *stateReader) read(b []byte) {
+	if s.err != nil {
+		return
+	}
+	_, err := s.r.ReadAt(b, s.at)
+	switch {
+	case s.at+int64(len(b)) > s.size || errors.Is(err, io.EOF) && s.at+int64(len(b)) != s.size:
+		clear(b)
+		s.fail("it ends in the middle of a part")
+	case err != nil && !errors.Is(err, io.EOF):
+		clear(b)
+		s.fail("%w", err)
+	default:
+		s.at += int64(len(b))
+	}
+}
+
+// ggmlType is a number format, by ggml's number for it.
+type ggmlType uint32
+
+// String is the name that llama-server's --cache-type-k has for it.
+func (t ggmlType) String() string {
+	switch t {
+	case 0:
+		return "f32"
+	case 1:
+		return "f16"
+	case 2:
+		return "q4_0"
+	case 3:
+		return "q4_1"
+	case 6:
+		return "q5_0"
+	case 7:
+		return "q5_1"
+	case 8:
+		return "q8_0"
+	case 20:
+		return "iq4_nl"
+	case 30:
+		return "bf16"
+	}
+	return fmt.Sprintf("type %d", uint32(t))
+}
+
+// values says how many numbers fill a row of so many bytes; bytes for a type that is not known.
+func (t ggmlType) values(bytes uint64) uint64 {
+	block, size := uint64(1), uint64(1)
+	switch t {
+	case 0:
+		size = 4
+	case 1, 30:
+		size = 2
+	case 2, 20:
+		block, size = 32, 18
+	case 3:
+		block, size = 32, 20
+	case 6:
+		block, size = 32, 22
+	case 7:
+		block, size = 32, 24
+	case 8:
+		block, size = 32, 34
+	}
+	return bytes / size * block
+}
