@@ -8,6 +8,8 @@ import (
 	"hash"
 	"io"
 	"os"
+
+	"tandem/internal/gguf"
 )
 
 // Layout is the structure of a state file, as far as it must be equal in the engine that reads it.
@@ -176,12 +178,12 @@ func (s *stateReader) attention(l *Layout) {
 
 // rows reads the layers of one half of a cache and returns the type of the first.
 func (s *stateReader) rows(half string, cells int64, layers uint32, transposed bool) string {
-	var first ggmlType
+	var first gguf.Type
 	for i := range layers {
 		if s.err != nil {
 			return ""
 		}
-		t := ggmlType(s.uint32())
+		t := gguf.Type(s.uint32())
 		if i == 0 {
 			first = t
 		}
@@ -192,7 +194,10 @@ func (s *stateReader) rows(half string, cells int64, layers uint32, transposed b
 			s.skip(cells, int64(elem), int64(n))
 		} else {
 			bytes := s.uint64()
-			values = t.values(bytes)
+			values = bytes
+			if n, ok := t.Values(int64(bytes)); ok {
+				values = uint64(n)
+			}
 			s.skip(cells, int64(bytes))
 		}
 		if t == first {
@@ -215,7 +220,7 @@ func (s *stateReader) recurrent() {
 		if rows == 2*maxStateLayers {
 			s.fail("more than %d layers", maxStateLayers)
 		}
-		t, bytes := ggmlType(s.uint32()), s.uint64()
+		t, bytes := gguf.Type(s.uint32()), s.uint64()
 		s.note("state %s %d", t, bytes)
 		s.skip(cells, int64(bytes))
 	}
@@ -275,54 +280,4 @@ func (s *stateReader) read(b []byte) {
 	default:
 		s.at += int64(len(b))
 	}
-}
-
-// ggmlType is a number format, by ggml's number for it.
-type ggmlType uint32
-
-// String is the name that llama-server's --cache-type-k has for it.
-func (t ggmlType) String() string {
-	switch t {
-	case 0:
-		return "f32"
-	case 1:
-		return "f16"
-	case 2:
-		return "q4_0"
-	case 3:
-		return "q4_1"
-	case 6:
-		return "q5_0"
-	case 7:
-		return "q5_1"
-	case 8:
-		return "q8_0"
-	case 20:
-		return "iq4_nl"
-	case 30:
-		return "bf16"
-	}
-	return fmt.Sprintf("type %d", uint32(t))
-}
-
-// values says how many numbers fill a row of so many bytes; bytes for a type that is not known.
-func (t ggmlType) values(bytes uint64) uint64 {
-	block, size := uint64(1), uint64(1)
-	switch t {
-	case 0:
-		size = 4
-	case 1, 30:
-		size = 2
-	case 2, 20:
-		block, size = 32, 18
-	case 3:
-		block, size = 32, 20
-	case 6:
-		block, size = 32, 22
-	case 7:
-		block, size = 32, 24
-	case 8:
-		block, size = 32, 34
-	}
-	return bytes / size * block
 }
