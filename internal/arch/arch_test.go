@@ -34,7 +34,7 @@ type arrow struct {
 // arrows is the whole law, read from the commands down to the contract. Test files are free: a test may stand anywhere.
 var arrows = []arrow{
 	{"cmd/submitter", []string{"internal/app/submitter"}, nil, "main only hands over to app"},
-	{"cmd/llama-server-shim", []string{"internal/shim"}, nil, "small, since it stands in front of every model that an Ollama loads"},
+	{"cmd/llama-server-shim", []string{"internal/shim/program"}, nil, "small, since it stands in front of every model that an Ollama loads"},
 	{"cmd/*", []string{"internal/app"}, nil, "main only hands over to app"},
 	{"internal/app/submitter", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 	{"internal/app", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
@@ -56,7 +56,8 @@ var arrows = []arrow{
 	{"internal/engine", []string{"internal/jobs"}, nil, "the interface stands below all engines"},
 	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, nil, "slots and state files stand below both engines, and know what engines share"},
 	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
-	{"internal/shim", []string{"internal/leash"}, nil, "what Ollama starts must be small and depend on nothing that can fail"},
+	{"internal/shim", []string{"internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},
+	{"internal/shim/program", nil, nil, "what Ollama starts must be small and depend on nothing that can fail"},
 	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
 
 	{"internal/standin", []string{"internal/leash", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},

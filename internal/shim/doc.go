@@ -1,4 +1,6 @@
-// Package shim is what Ollama starts in llama-server's place: a program that adds a slot folder to the
-// arguments, records where the server listens, and becomes the real one. Without it the KV cache inside
-// an Ollama cannot be reached.
+// Package shim puts llama-server-shim in the place of the llama-server that an Ollama starts, and finds what runs
+// then. Without it the KV cache inside an Ollama cannot be reached.
+//
+// [Overlay] makes a private installation for an Ollama of our own; [Install] changes one that is there already. What the
+// program itself does is in the package program.
 package shim

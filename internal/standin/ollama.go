@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tandem/internal/leash"
+	"tandem/internal/shim"
 	"tandem/internal/tinymodel"
 )
 
@@ -32,6 +33,7 @@ type OllamaOptions struct {
 
 // Ollama is a running `ollama serve` of our own, apart from any other on this machine.
 type Ollama struct {
+	dir     string
 	url     string
 	process *leash.Process
 	log     *serverLog
@@ -51,29 +53,28 @@ func StartOllama(ctx context.Context, o OllamaOptions) (_ *Ollama, err error) {
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, fmt.Errorf("start ollama: %w", err)
 	}
-	if err := overlay(o.Dir, o.Engines); err != nil {
-		return nil, fmt.Errorf("start ollama: lay out %s: %w", o.Dir, err)
-	}
-	log, err := newServerLog(filepath.Join(o.Dir, "ollama.log"))
+	s := &Ollama{dir: o.Dir}
+	program, err := o.overlay(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("start ollama: %w", err)
 	}
-	started := time.Now()
-	p, err := leash.Start(filepath.Join(o.Dir, "bin", "ollama"), []string{"serve"}, o.Dir, o.environment(), log)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start ollama: %w", err), log.Close())
+	if s.log, err = newServerLog(filepath.Join(o.Dir, "ollama.log")); err != nil {
+		return nil, fmt.Errorf("start ollama: %w", err)
 	}
-	s := &Ollama{process: p, log: log}
+	started := time.Now()
+	if s.process, err = leash.Start(program, []string{"serve"}, o.Dir, o.environment(), s.log); err != nil {
+		return nil, errors.Join(fmt.Errorf("start ollama: %w", err), s.log.Close())
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Stop())
 		}
 	}()
 	if s.url, err = s.listening(ctx); err != nil {
-		return nil, fmt.Errorf("start ollama: %w; its log ends with:\n%s", err, log.last())
+		return nil, fmt.Errorf("start ollama: %w; its log ends with:\n%s", err, s.log.last())
 	}
 	if err := s.importModels(ctx, o); err != nil {
-		return nil, fmt.Errorf("start ollama: %w; its log ends with:\n%s", err, log.last())
+		return nil, fmt.Errorf("start ollama: %w; its log ends with:\n%s", err, s.log.last())
 	}
 	o.Log.Debug("stand-in Ollama serves", "url", s.url, "models", len(o.Models), "version", o.Engines.OllamaVersion, "start_seconds", time.Since(started).Seconds())
 	return s, nil
@@ -81,6 +82,12 @@ func StartOllama(ctx context.Context, o OllamaOptions) (_ *Ollama, err error) {
 
 // URL is the server's address, as in http://127.0.0.1:41234.
 func (s *Ollama) URL() string { return s.url }
+
+// SlotDir is where its llama-servers write and read KV states.
+func (s *Ollama) SlotDir() string { return filepath.Join(s.dir, "slots") }
+
+// RunDir is where the shim leaves the records of its llama-servers, for shim.Live.
+func (s *Ollama) RunDir() string { return filepath.Join(s.dir, "run") }
 
 // Pid is the process id of `ollama serve`, and the id of the process group that its llama-servers share.
 func (s *Ollama) Pid() int { return s.process.Pid() }
@@ -99,44 +106,26 @@ func (s *Ollama) end(how func()) (err error) {
 	return err
 }
 
-// overlay lays out a private installation in dir: Ollama looks for llama-server beside itself, in ../lib/ollama.
-func overlay(dir string, e Engines) error {
-	for _, d := range []string{"bin", "lib/ollama", "home", "models"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			return err
+// overlay lays out a private installation whose llama-server is the shim, and returns its ollama program.
+func (o OllamaOptions) overlay(ctx context.Context, s *Ollama) (string, error) {
+	for _, d := range []string{"home", "models"} {
+		if err := os.MkdirAll(filepath.Join(o.Dir, d), 0o755); err != nil {
+			return "", err
 		}
 	}
-	// Ollama resolves symbolic links to itself, so it must be a file here.
-	if err := linkOrCopy(e.Ollama, filepath.Join(dir, "bin", "ollama")); err != nil {
-		return err
-	}
-	for name, program := range map[string]string{"llama-server": e.LlamaServer, "llama-quantize": e.LlamaQuantize} {
-		// A script, because a program that finds its libraries relative to itself would not find them from here.
-		script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", strings.ReplaceAll(program, "'", `'\''`))
-		if err := os.WriteFile(filepath.Join(dir, "lib", "ollama", name), []byte(script), 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// linkOrCopy makes target the same program as source, without a copy where the file system allows.
-func linkOrCopy(source, target string) error {
-	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	source, err := filepath.EvalSymlinks(source)
+	program, err := findShim(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if os.Link(source, target) == nil {
-		return nil
-	}
-	program, err := os.ReadFile(source)
+	ollama, err := shim.Overlay(ctx, o.Dir, shim.OverlayOptions{
+		Ollama: o.Engines.Ollama, LlamaServer: o.Engines.LlamaServer, Shim: program, SlotDir: s.SlotDir(), RunDir: s.RunDir(),
+	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	return os.WriteFile(target, program, 0o755)
+	// A script, because a program that finds its libraries relative to itself would not find them from here.
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", strings.ReplaceAll(o.Engines.LlamaQuantize, "'", `'\''`))
+	return ollama, os.WriteFile(filepath.Join(o.Dir, "lib", "ollama", "llama-quantize"), []byte(script), 0o755)
 }
 
 // environment is ours without what steers an Ollama or a llama-server, and with what makes this one private.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tandem/internal/shim"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
@@ -140,8 +140,7 @@ func TestStopAndKillLeaveNothingBehind(t *testing.T) {
 		// The second start is in the folder of the first.
 		s := standintest.StartOllama(t, standin.OllamaOptions{Engines: engines, Dir: dir, Models: spec})
 		generate(t, s.URL(), standin.CodeModel, "x <- 1", 1)
-		inner := innerAddress(t, dir)
-		outer := strings.TrimPrefix(s.URL(), "http://")
+		inner, outer := innerAddress(t, s), strings.TrimPrefix(s.URL(), "http://")
 		if !open(inner) || !open(outer) {
 			t.Fatalf("nobody listens on %s or %s", inner, outer)
 		}
@@ -166,8 +165,8 @@ func TestServersEndWithAKilledProgram(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var url string
-	_, scanErr := fmt.Fscanln(out, &url)
+	var outer, inner string
+	_, scanErr := fmt.Fscanln(out, &outer, &inner)
 	if err := program.Process.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -175,7 +174,7 @@ func TestServersEndWithAKilledProgram(t *testing.T) {
 	if scanErr != nil {
 		t.Fatal(scanErr)
 	}
-	waitClosed(t, strings.TrimPrefix(url, "http://"), innerAddress(t, dir))
+	waitClosed(t, outer, inner)
 }
 
 // hold is what that program does: it starts a server in dir, has it load its model, says where it is, and waits.
@@ -192,8 +191,28 @@ func hold(dir string) {
 	fail(err)
 	_, err = http.Post(s.URL()+"/api/generate", "application/json", strings.NewReader(`{"model":"`+standin.CodeModel+`"}`))
 	fail(err)
-	fmt.Println(s.URL())
+	list, err := shim.LiveAll(s.RunDir())
+	fail(err)
+	fmt.Printf("%s %s:%d\n", strings.TrimPrefix(s.URL(), "http://"), list[0].Host, list[0].Port)
 	select {}
+}
+
+// What all of the hand-over stands on: the server within an Ollama can be found, and writes its slots to files.
+func TestServerWithinSavesItsSlots(t *testing.T) {
+	s := standintest.StartOllama(t, standin.OllamaOptions{Models: map[string]tinymodel.Spec{standin.CodeModel: tinymodel.Tiny(tinymodel.BPE)}})
+	a := generate(t, s.URL(), standin.CodeModel, "x <- c(1, 2, 3)\nmean(x)", 1)
+	var saved struct {
+		N int `json:"n_saved"`
+	}
+	post(t, "http://"+innerAddress(t, s)+"/slots/0?action=save", map[string]string{"filename": "a.state"}, &saved)
+	if saved.N < a.PromptEvalCount {
+		t.Errorf("saved %d tokens of a prompt of %d", saved.N, a.PromptEvalCount)
+	}
+	for path, want := range map[string]os.FileMode{filepath.Join(s.SlotDir(), "a.state"): 0o600, s.SlotDir(): 0o700 | os.ModeDir, s.RunDir(): 0o700 | os.ModeDir} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v; want mode %v", path, info.Mode(), err, want)
+		}
+	}
 }
 
 func TestStartOllamaShowsTheLogWhenItFails(t *testing.T) {
@@ -208,7 +227,8 @@ func TestStartOllamaShowsTheLogWhenItFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("started on a taken port: %v", err)
 	}
-	broken := standin.Engines{Ollama: filepath.Join(t.TempDir(), "ollama"), LlamaServer: "/nowhere", LlamaQuantize: "/nowhere"}
+	broken := standintest.Engines(t)
+	broken.Ollama = filepath.Join(t.TempDir(), "ollama")
 	if err := os.WriteFile(broken.Ollama, []byte("#!/bin/sh\necho a broken library\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -218,31 +238,27 @@ func TestStartOllamaShowsTheLogWhenItFails(t *testing.T) {
 }
 
 func TestStartOllamaGivesUpWhenCancelled(t *testing.T) {
-	mute := filepath.Join(t.TempDir(), "ollama")
-	if err := os.WriteFile(mute, []byte("#!/bin/sh\nexec sleep 300\n"), 0o755); err != nil {
+	mute := standintest.Engines(t)
+	mute.Ollama = filepath.Join(t.TempDir(), "ollama")
+	if err := os.WriteFile(mute.Ollama, []byte("#!/bin/sh\nexec sleep 300\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("enough")
 	cancel(cause)
-	if _, err := standin.StartOllama(ctx, standin.OllamaOptions{Engines: standin.Engines{Ollama: mute}, Dir: t.TempDir()}); !errors.Is(err, cause) {
+	if _, err := standin.StartOllama(ctx, standin.OllamaOptions{Engines: mute, Dir: t.TempDir()}); !errors.Is(err, cause) {
 		t.Errorf("error %v, want %v", err, cause)
 	}
 }
 
-// innerAddress reads from the log where the newest llama-server within an Ollama listens.
-func innerAddress(t *testing.T, dir string) string {
+// innerAddress is where the llama-server within an Ollama listens, as the shim recorded it.
+func innerAddress(t *testing.T, s *standin.Ollama) string {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(dir, "ollama.log"))
-	if err != nil {
-		t.Fatal(err)
+	list, err := shim.LiveAll(s.RunDir())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("live llama-servers %+v, %v; want one", list, err)
 	}
-	ports := regexp.MustCompile(`--model \S+ --port (\d+)`).FindAllSubmatch(log, -1)
-	if ports == nil {
-		t.Fatalf("no llama-server in the log:\n%s", log)
-	}
-	port, _ := strconv.Atoi(string(ports[len(ports)-1][1]))
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return net.JoinHostPort(list[0].Host, strconv.Itoa(list[0].Port))
 }
 
 func open(address string) bool {
