@@ -61,9 +61,9 @@ func TestAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]Options{
-		"API key":                        {URL: at.url, APIKey: "wrong"},
-		"slots is 3, and llama-server":   {URL: at.url, APIKey: "secret", Slots: 3},
-		"answers /props with status 404": {URL: at.url + "/v1/props", APIKey: "secret"},
+		"API key":                        {URL: at.URL, APIKey: "wrong"},
+		"slots is 3, and llama-server":   {URL: at.URL, APIKey: "secret", Slots: 3},
+		"answers /props with status 404": {URL: at.URL + "/v1/props", APIKey: "secret"},
 	} {
 		other, err := New(o)
 		if err != nil {
@@ -157,8 +157,8 @@ func TestFaults(t *testing.T) {
 		"error event, older":         {chat, token + "error: {\"error\":{\"code\":500,\"message\":\"out of memory\"}}\n\n", jobs.CodeEngineFailed, "out of memory"},
 		"error quotes the answer":    {chat, "data: {\"error\":{\"code\":500,\"message\":\"Failed to parse input at pos 3: SECRET\"}}\n\n", jobs.CodeEngineFailed, "does not fit its chat template"},
 		"rubbish":                    {chat, "data: rubbish SECRET\n\n", jobs.CodeEngineFailed, "not the JSON"},
-		"endless line":               {chat, "data: " + strings.Repeat("a", maxEvent+1), jobs.CodeEngineFailed, "longer than"},
-		"endless event":              {chat, strings.Repeat("data: "+strings.Repeat("a", 1000)+"\n", maxEvent/1000+1), jobs.CodeEngineFailed, "longer than"},
+		"endless line":               {chat, "data: " + strings.Repeat("a", 2<<20), jobs.CodeEngineFailed, "longer than"},
+		"endless event":              {chat, strings.Repeat("data: "+strings.Repeat("a", 1000)+"\n", 2<<10), jobs.CodeEngineFailed, "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := fake(t, map[string]string{tt.path: tt.answer}).Generate(t.Context(), ask("x", 1), ignore)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
+	"tandem/internal/slots"
 )
 
 // BenchmarkGenerate shows what the two steps cost, beside one chat request for the same prompt: 500
@@ -25,8 +26,8 @@ func BenchmarkGenerate(b *testing.B) {
 		}
 		for n := 0; b.Loop(); n++ {
 			chat := chatOf(request(n))
-			chat.placement = placement{CachePrompt: true, Stream: true}
-			if err := s.client.stream(b.Context(), s.endpoint, "/v1/chat/completions", chat, func() {}, func(*event) error { return nil }); err != nil {
+			chat.Placement = slots.Placement{CachePrompt: true, Stream: true}
+			if err := s.Stream(b.Context(), "/v1/chat/completions", chat, func() {}, func(*slots.Event) error { return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}

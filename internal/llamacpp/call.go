@@ -7,108 +7,85 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/slots"
 )
 
 // call is one request on its way: rendered, cut into tokens, and holding a slot.
 type call struct {
-	server   *server
-	chat     chatRequest
-	prompt   []int32 // all N tokens
-	slot     *slot
-	progress func()
-	start    time.Time
+	server *server
+	chat   chatRequest
+	prompt slots.Prompt
+	slot   *slots.Slot
+	start  time.Time
 
-	// What prefill did; zero if it was not needed.
-	cached, computed int
-	duration         time.Duration
+	computed slots.Computed   // what prefill did; zero if it was not needed
+	imported *engine.Imported // what was restored in its place; else nil
 }
 
 // begin renders the request, checks that it fits and takes a slot for it. The caller ends the call.
 func (e *Engine) begin(ctx context.Context, req engine.Request) (*call, error) {
+	c, err := e.read(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if c.slot, err = c.server.Acquire(ctx, c.prompt.Tokens); err != nil {
+		return nil, e.failed(c.server, err)
+	}
+	return c, nil
+}
+
+// read renders the request and checks that it fits.
+func (e *Engine) read(ctx context.Context, req engine.Request) (*call, error) {
 	if strings.TrimSpace(req.Prompt) == "" && len(req.Messages) == 0 {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "prompt is empty; give a prompt or messages")
 	}
-	c := &call{chat: chatOf(req), progress: req.Progress, start: time.Now()}
-	if c.progress == nil {
-		c.progress = func() {}
+	c := &call{chat: chatOf(req), start: time.Now()}
+	c.prompt.Progress = req.Progress
+	if c.prompt.Progress == nil {
+		c.prompt.Progress = func() {}
 	}
 	var err error
 	if c.server, err = e.connect(ctx); err != nil {
 		return nil, err
 	}
-	if need := req.Options.NumCtx; need != nil && *need > c.server.context {
-		return nil, overflow(*need, c.server.context)
+	size := c.server.Identity().Context
+	if need := req.Options.NumCtx; need != nil && *need > size {
+		return nil, slots.Overflow(*need, size)
 	}
-	if c.prompt, err = c.server.tokens(ctx, c.chat); err != nil {
+	if err := c.tokenise(ctx, req); err != nil {
 		return nil, e.failed(c.server, err)
 	}
-	c.progress()
-	if len(c.prompt) >= c.server.context {
-		return nil, overflow(len(c.prompt)+1, c.server.context)
-	}
-	if c.slot, err = c.server.pool.acquire(ctx, c.prompt); err != nil {
-		return nil, err
+	c.prompt.Progress()
+	if n := len(c.prompt.Tokens); n >= size {
+		return nil, slots.Overflow(n+1, size)
 	}
 	return c, nil
 }
 
-func (c *call) end() { c.server.pool.release(c.slot) }
+func (c *call) end() { c.slot.Release() }
 
-// tokens renders the request with the model's chat template and cuts it into tokens, as the chat
-// request will: a beginning-of-text token is added where the model wants one (the rendered text has
-// none), and control tokens are read as such.
-func (s *server) tokens(ctx context.Context, chat chatRequest) ([]int32, error) {
-	var rendered struct {
-		Prompt string `json:"prompt"`
-	}
-	if err := s.client.call(ctx, s.endpoint, "/apply-template", chat, &rendered); err != nil {
-		return nil, err
-	}
-	cut := struct {
-		Content string `json:"content"`
-		Add     bool   `json:"add_special"`
-		Parse   bool   `json:"parse_special"`
-	}{rendered.Prompt, true, true}
-	var tokens struct {
-		Tokens []int32 `json:"tokens"`
-	}
-	if err := s.client.call(ctx, s.endpoint, "/tokenize", cut, &tokens); err != nil {
-		return nil, err
-	}
-	if len(tokens.Tokens) == 0 {
-		return nil, jobs.Errorf(jobs.CodeEngineRefused, "the prompt has no tokens after the model's chat template")
-	}
-	return tokens.Tokens, nil
-}
-
-// head is what a prefill computes: the prompt but for its last token. The token that follows a
-// prompt can only be predicted by computing the prompt's last token, so whoever generates must do at least
-// that, and a state without it needs no step back, which not every kind of model can do. A state is
-// exported after the head was computed, and imported in place of computing it.
-func (c *call) head() []int32 { return c.prompt[:len(c.prompt)-1] }
-
-// prefilled reports whether the slot is thought to hold the head.
-func (c *call) prefilled() bool { return common(c.slot.held, c.prompt) >= len(c.head()) }
-
-// prefill computes the head in the call's slot.
-func (c *call) prefill(ctx context.Context) error {
-	head := c.head()
-	if len(head) == 0 {
-		return nil
-	}
-	c.slot.expect(head)
-	body := completionRequest{
-		Prompt: head, Fields: []string{"stop", "timings"}, sampling: sampling{NumPredict: new(0)}, placement: in(c.slot),
-	}
-	err := c.server.client.stream(ctx, c.server.endpoint, "/completion", body, c.progress, func(e *event) error {
-		if e.Timings != nil {
-			c.cached, c.computed, c.duration = e.Timings.Cached, e.Timings.Computed, milliseconds(e.Timings.PromptMS)
-		}
-		return nil
-	})
+// tokenise renders the request with the model's chat template and cuts it into tokens, as the chat
+// request will.
+func (c *call) tokenise(ctx context.Context, req engine.Request) error {
+	text, err := c.server.render(ctx, c.chat)
 	if err != nil {
 		return err
 	}
-	c.slot.held = head
-	return nil
+	if c.prompt.Tokens, err = c.server.Tokens(ctx, text); err != nil {
+		return err
+	}
+	if len(c.prompt.Tokens) == 0 {
+		return jobs.Errorf(jobs.CodeEngineRefused, "the prompt has no tokens after the model's chat template")
+	}
+	c.prompt.Shared, err = c.shared(ctx, req, text)
+	return err
+}
+
+// render applies the model's chat template.
+func (s *server) render(ctx context.Context, chat chatRequest) (string, error) {
+	var rendered struct {
+		Prompt string `json:"prompt"`
+	}
+	err := s.Call(ctx, "/apply-template", chat, &rendered)
+	return rendered.Prompt, err
 }

@@ -8,16 +8,17 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/slots"
 )
 
 // Engine drives one llama-server.
 type Engine struct {
 	options Options
-	client  client
+	client  *slots.Client
 	digests *digests
 	where   interface {
 		// endpoint is where the server listens, or why it does not.
-		endpoint() (endpoint, error)
+		endpoint() (slots.Endpoint, error)
 		// settled waits until the server has come up or failed to.
 		settled(ctx context.Context) error
 		close()
@@ -38,7 +39,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.makeFolders(); err != nil {
 		return nil, err
 	}
-	e := &Engine{options: o, client: newClient(o.HTTP), digests: newDigests(o.StateDir, o.Log)}
+	e := &Engine{options: o, client: slots.NewClient(o.HTTP), digests: newDigests(o.StateDir, o.Log)}
 	if o.URL != "" {
 		e.where = attached{trimSlash(o.URL), o.APIKey}
 		return e, nil
@@ -56,7 +57,7 @@ func New(o Options) (*Engine, error) {
 func (e *Engine) Close() error {
 	e.where.close()
 	e.digests.close()
-	e.client.http.CloseIdleConnections()
+	e.client.CloseIdle()
 	return nil
 }
 
@@ -64,14 +65,23 @@ func (e *Engine) Close() error {
 func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 	d := engine.Description{Engine: "llamacpp", Model: e.options.Model, Handover: []jobs.Kind{jobs.KindNone}}
 	s, err := e.ask(ctx)
-	if err == errLoading { // errors.Is would match every busy server
+	if err == slots.ErrLoading { // errors.Is would match every busy server
 		return d, nil
 	}
 	if err != nil {
 		return d, err
 	}
-	d.Loaded, d.Version, d.ModelDigest = true, s.build, s.digest.known()
-	d.Slots, d.ContextTokens = s.slots, s.context
+	id := s.Identity()
+	d.Loaded, d.Version, d.ModelDigest, d.Slots, d.ContextTokens = true, id.Build, s.digest.known(), id.Slots, id.Context
+	if d.Mover, err = s.Mover(ctx); err == nil {
+		d.Handover = []jobs.Kind{jobs.KindState, jobs.KindNone}
+		return d, nil
+	}
+	why, ok := errors.AsType[*jobs.HandoverError](err)
+	if !ok {
+		return d, e.failed(s, err)
+	}
+	d.NoMover = why.Error()
 	return d, nil
 }
 
@@ -86,7 +96,7 @@ func (e *Engine) Load(ctx context.Context) error {
 		if err == nil {
 			return s.digest.wait(ctx)
 		}
-		if err != errLoading {
+		if err != slots.ErrLoading {
 			return err
 		}
 		select {
@@ -100,7 +110,7 @@ func (e *Engine) Load(ctx context.Context) error {
 // failed passes on the error of a request. If it comes from the connection, not from the server, the
 // server may be another one next time: what its slots hold is forgotten.
 func (e *Engine) failed(s *server, err error) error {
-	if failure, ok := errors.AsType[*jobs.Error](err); ok && failure.Err != nil {
+	if slots.Lost(err) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.server == s {

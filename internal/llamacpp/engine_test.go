@@ -11,6 +11,7 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/slots"
 	"tandem/internal/tinymodel"
 )
 
@@ -67,8 +68,8 @@ func direct(t *testing.T, e *Engine, r engine.Request) string {
 		Choices []struct{ Message struct{ Content string } }
 	}
 	chat := chatOf(r)
-	chat.placement = placement{CachePrompt: true}
-	if err := s.client.call(t.Context(), s.endpoint, "/v1/chat/completions", chat, &answer); err != nil {
+	chat.Placement = slots.Placement{CachePrompt: true}
+	if err := s.Call(t.Context(), "/v1/chat/completions", chat, &answer); err != nil {
 		t.Fatal(err)
 	}
 	return answer.Choices[0].Message.Content

@@ -72,6 +72,9 @@ func (f *flags) arguments(o Options, port int) []string {
 	if o.Threads > 0 {
 		args = append(args, "--threads", strconv.Itoa(o.Threads))
 	}
+	if o.SlotDir != "" {
+		args = append(args, "--slot-save-path", o.SlotDir)
+	}
 	if o.CacheType != "" {
 		args = append(args, "--cache-type-k", o.CacheType, "--cache-type-v", o.CacheType)
 	}

@@ -2,16 +2,18 @@ package llamacpp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/slots"
 )
 
-// Prefill computes all tokens of the prompt but the last and leaves them in a slot. Nothing is handed
-// over yet: the decode side computes the prompt again.
+// Prefill computes all tokens of the prompt but the last and leaves them in a slot, and, if asked, in a
+// file.
 func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
 	c, err := e.begin(ctx, req)
 	if err != nil {
@@ -21,16 +23,49 @@ func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefil
 	if err := c.prefill(ctx); err != nil {
 		return engine.Prefilled{}, e.failed(c.server, err)
 	}
-	return engine.Prefilled{
-		Kind: jobs.KindNone, PromptTokens: len(c.prompt), CachedTokens: c.cached, ComputedTokens: c.computed,
-		Duration: c.duration, ModelDigest: c.server.digest.known(),
-	}, nil
+	p := engine.Prefilled{
+		Kind: jobs.KindNone, PromptTokens: len(c.prompt.Tokens), CachedTokens: c.computed.Cached, ComputedTokens: c.computed.Computed,
+		Duration: c.computed.Duration, ModelDigest: c.server.digest.known(),
+	}
+	if !req.Export {
+		return p, nil
+	}
+	state, err := c.slot.Export(ctx, c.prompt)
+	if err == nil {
+		p.Kind, p.State = jobs.KindState, state
+		return p, nil
+	}
+	if ctx.Err() != nil {
+		return engine.Prefilled{}, context.Cause(ctx)
+	}
+	p.Failure, p.Note = jobs.FailSave, err.Error()
+	if failed, ok := errors.AsType[*jobs.HandoverError](e.failed(c.server, err)); ok {
+		p.Failure = failed.Failure
+	}
+	return p, nil
 }
 
-// Decode generates the text for a prompt that was prefilled elsewhere, or here: then it is found in
-// a slot.
-func (e *Engine) Decode(ctx context.Context, req engine.Request, _ engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
-	return e.Generate(ctx, req, emit)
+// Decode generates the text for a prompt that was prefilled: from the state that is given; or here, if
+// it was prefilled here, finding it in a slot; or else from its beginning.
+func (e *Engine) Decode(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
+	if from.State == nil {
+		return e.Generate(ctx, req, emit)
+	}
+	c, err := e.begin(ctx, req)
+	if err != nil {
+		return engine.Completion{}, err
+	}
+	defer c.end()
+	imported, err := c.slot.Import(ctx, c.prompt, from.State)
+	if err != nil {
+		return engine.Completion{}, e.failed(c.server, err)
+	}
+	c.imported = &imported
+	completion, err := c.decode(ctx, emit)
+	if err != nil {
+		return engine.Completion{}, e.failed(c.server, err)
+	}
+	return completion, nil
 }
 
 // Generate runs both phases, in the same two steps as Prefill and Decode.
@@ -40,7 +75,7 @@ func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.E
 		return engine.Completion{}, err
 	}
 	defer c.end()
-	if !c.prefilled() {
+	if !c.slot.Holds(c.prompt.Tokens) {
 		if err := c.prefill(ctx); err != nil {
 			return engine.Completion{}, e.failed(c.server, err)
 		}
@@ -52,17 +87,33 @@ func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.E
 	return completion, nil
 }
 
+// Estimate says what a prompt will cost, by what the slots hold now.
+func (e *Engine) Estimate(ctx context.Context, req engine.Request) (engine.Estimate, error) {
+	c, err := e.read(ctx, req)
+	if err != nil {
+		return engine.Estimate{}, err
+	}
+	return engine.Estimate{PromptTokens: len(c.prompt.Tokens), CachedTokens: c.server.Cached(c.prompt.Tokens)}, nil
+}
+
+func (c *call) prefill(ctx context.Context) (err error) {
+	c.computed, err = c.slot.Prefill(ctx, c.prompt)
+	return err
+}
+
 // decode generates the text. The server finds all tokens but the last in the slot and computes that one.
 func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion, error) {
-	c.slot.expect(c.head())
-	c.chat.placement = in(c.slot)
+	c.chat.Placement = c.slot.Placement()
 	a := answer{emit: emit, start: c.start}
-	err := c.server.client.stream(ctx, c.server.endpoint, "/v1/chat/completions", c.chat, c.progress, a.take)
+	stream := func(path string, body any) error {
+		return c.slot.Stream(ctx, path, body, c.prompt.Tokens, c.prompt.Progress, a.take)
+	}
+	err := stream("/v1/chat/completions", c.chat)
 	if c.chat.ResponseFormat != nil && err != nil && strings.Contains(err.Error(), noSampler) {
 		if _, asked := c.chat.TemplateArgs["reasoning_effort"]; asked || c.chat.TemplateArgs["enable_thinking"] == true {
 			a.Warnings = append(a.Warnings, "llama-server cannot have this model think before an answer in the wanted format")
 		}
-		err = c.server.client.stream(ctx, c.server.endpoint, "/completion", completionOf(c.prompt, c.chat), c.progress, a.take)
+		err = stream("/completion", completionOf(c.prompt.Tokens, c.chat))
 	}
 	if err != nil {
 		return engine.Completion{}, err
@@ -70,16 +121,16 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 	if a.FinishReason == "" {
 		return engine.Completion{}, jobs.Errorf(jobs.CodeEngineFailed, "llama-server's answer ended without a reason; see its log")
 	}
-	c.slot.held = c.prompt
+	n := len(c.prompt.Tokens)
 	a.Text, a.Thinking = a.text.String(), a.thinking.String()
-	a.PromptTokens, a.GeneratedTokens = len(c.prompt), a.took.Generated
-	a.ComputedTokens = c.computed + a.took.Computed
-	a.CachedTokens = max(0, len(c.prompt)-a.ComputedTokens)
-	a.PrefillDuration = c.duration + milliseconds(a.took.PromptMS)
-	a.DecodeDuration = milliseconds(a.took.PredictMS)
-	if used := a.took.Cached + a.took.Computed; used != len(c.prompt) {
+	a.PromptTokens, a.GeneratedTokens, a.Imported = n, a.took.Generated, c.imported
+	a.ComputedTokens = c.computed.Computed + a.took.Computed
+	a.CachedTokens = max(0, n-a.ComputedTokens)
+	a.PrefillDuration = c.computed.Duration + a.took.PromptTime()
+	a.DecodeDuration = a.took.PredictTime()
+	if used := a.took.Cached + a.took.Computed; used != n {
 		a.Warnings = append(a.Warnings, fmt.Sprintf(
-			"llama-server read the prompt as %d tokens where prefill counted %d, so its cache was of little use", used, len(c.prompt)))
+			"llama-server read the prompt as %d tokens where prefill counted %d, so its cache was of little use", used, n))
 	}
 	return a.Completion, nil
 }
@@ -96,10 +147,10 @@ type answer struct {
 	emit           engine.Emit
 	start          time.Time
 	text, thinking strings.Builder
-	took           timings
+	took           slots.Timings
 }
 
-func (a *answer) take(e *event) error {
+func (a *answer) take(e *slots.Event) error {
 	if e.Timings != nil {
 		a.took = *e.Timings
 	}

@@ -134,18 +134,16 @@ func forget(ctx context.Context, e *Engine) error {
 	if err != nil {
 		return err
 	}
-	for id := range s.slots {
+	for id := range s.said.Slots {
 		body := map[string]any{"prompt": []int32{5}, "n_predict": 1, "id_slot": id, "cache_prompt": false}
 		var answer struct{}
-		if err := s.client.call(ctx, s.endpoint, "/completion", body, &answer); err != nil {
+		if err := s.Call(ctx, "/completion", body, &answer); err != nil {
 			return err
 		}
 	}
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	for _, slot := range s.pool.slots {
-		slot.held = nil
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server = nil
 	return nil
 }
 

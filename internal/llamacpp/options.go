@@ -34,6 +34,11 @@ type Options struct {
 	LogFile  string // where a supervised server's output goes; one older file is kept as LogFile.1. Empty: nowhere
 	StateDir string // where the model file's digest is remembered; empty: it is computed at each start
 
+	// SlotDir is the folder of the KV states: what a running server was given as --slot-save-path, as this
+	// process sees it. Empty, a running server moves no states; a supervised one is given StateDir/slots.
+	SlotDir     string
+	StatePrefix string // of the names of the states written here, so that several workers can share a folder
+
 	HTTP *http.Client // nil for one of our own
 	Log  *slog.Logger // nil for none
 }
@@ -68,6 +73,9 @@ func (o *Options) check() error {
 	default:
 		return jobs.Errorf(jobs.CodeInvalid, "cache type is %q; want f16 or q8_0", o.CacheType)
 	}
+	if o.SlotDir == "" && o.StateDir != "" {
+		o.SlotDir = filepath.Join(o.StateDir, "slots")
+	}
 	path, err := exec.LookPath(o.Binary)
 	if err != nil {
 		return jobs.Errorf(jobs.CodeEngineUnreachable, "find llama-server: install llama.cpp (Homebrew: llama.cpp, Debian: llama.cpp-tools) or name the program: %w", err)
@@ -84,6 +92,9 @@ func (o *Options) check() error {
 // makeFolders makes the folders that will be written to, for their owner only.
 func (o *Options) makeFolders() error {
 	folders := []string{o.StateDir}
+	if o.URL == "" {
+		folders = append(folders, o.SlotDir)
+	}
 	if o.LogFile != "" {
 		folders = append(folders, filepath.Dir(o.LogFile))
 	}

@@ -1,60 +1,15 @@
 package llamacpp
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func TestChoose(t *testing.T) {
-	long := make([]int32, 100)
-	for i := range long {
-		long[i] = int32(i)
-	}
-	for name, tt := range map[string]struct {
-		free []*slot
-		want int
-	}{
-		"longest prefix":                {[]*slot{{id: 0, held: long[:20], used: 1}, {id: 1, held: long[:60], used: 2}, {id: 2}}, 1},
-		"all of it, and more":           {[]*slot{{id: 0, held: long[:99], used: 1}, {id: 1, held: append(slices.Clone(long), 7), used: 2}}, 1},
-		"not used for longest":          {[]*slot{{id: 0, held: []int32{9}, used: 5}, {id: 1, held: []int32{9}, used: 3}, {id: 2, held: []int32{9}, used: 4}}, 1},
-		"never used":                    {[]*slot{{id: 0, held: []int32{9}, used: 5}, {id: 1}}, 1},
-		"equal prefixes":                {[]*slot{{id: 0, held: long[:50], used: 2}, {id: 1, held: long[:50], used: 1}}, 1},
-		"too short a prefix to care":    {[]*slot{{id: 0, held: long[:9], used: 1}, {id: 1}}, 1},
-		"just long enough":              {[]*slot{{id: 0, held: long[:10], used: 1}, {id: 1}}, 0},
-		"no common prefix at its start": {[]*slot{{id: 0, held: long[1:], used: 1}, {id: 1, used: 0}}, 1},
-	} {
-		if got := choose(tt.free, long); got != tt.want {
-			t.Errorf("%s: slot %d, want %d", name, got, tt.want)
-		}
-	}
-}
-
-func TestPoolWaits(t *testing.T) {
-	p := newPool(1)
-	s, err := p.acquire(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	enough := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(enough)
-	if _, err := p.acquire(ctx, nil); !errors.Is(err, enough) {
-		t.Errorf("no free slot: %v, want the cause", err)
-	}
-	p.release(s)
-	if again, err := p.acquire(t.Context(), nil); err != nil || again != s {
-		t.Errorf("slot %v, %v; want the released one", again, err)
-	}
-}
 
 func TestFlags(t *testing.T) {
 	const older = "-fa,   --flash-attn                 enable Flash Attention (default: disabled)\n--slots  enable\n--no-webui  disable\n"
@@ -176,46 +131,4 @@ func TestDigestOfASplitModel(t *testing.T) {
 	if s := d.of(filepath.Join(dir, "not there.gguf")); s.known() != "" || s.wait(t.Context()) != nil {
 		t.Errorf("a missing file has digest %q", s.known())
 	}
-}
-
-// FuzzEvents checks that no bytes break the decoder, that it bounds what it yields, and that how the
-// bytes arrive does not matter.
-func FuzzEvents(f *testing.F) {
-	for _, s := range []string{
-		"data: {\"a\":1}\n\ndata: [DONE]\n\n", "data:x\r\n\r\n", ": ping\n\n", "error: {\"error\":{}}\n\n",
-		"data: a\ndata: b\n\n", "event: x\ndata\n\n", "data: cut", "\n\n\n", "data: \xff\x00\n\n",
-	} {
-		f.Add(s)
-	}
-	read := func(r *strings.Reader, slow bool) (all []string, end error) {
-		seq := events(r)
-		if slow {
-			seq = events(iotest.OneByteReader(r))
-		}
-		for e, err := range seq {
-			if err != nil {
-				return all, err
-			}
-			all = append(all, string(e))
-		}
-		return all, nil
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		fast, err := read(strings.NewReader(s), false)
-		slow, slowErr := read(strings.NewReader(s), true)
-		if diff := cmp.Diff(fast, slow); diff != "" || (err == nil) != (slowErr == nil) {
-			t.Errorf("at once %v, byte by byte %v:\n%s", err, slowErr, diff)
-		}
-		for _, e := range fast {
-			if len(e) == 0 || len(e) > 2*maxEvent {
-				t.Errorf("an event of %d bytes", len(e))
-			}
-		}
-		// What is written as an event is read as one.
-		if clean := strings.NewReplacer("\n", "", "\r", "").Replace(s); clean != "" {
-			if got, err := read(strings.NewReader("data: "+clean+"\n\n"), false); err != nil || len(got) != 1 || got[0] != clean {
-				t.Errorf("event %q was read as %q, %v", clean, got, err)
-			}
-		}
-	})
 }

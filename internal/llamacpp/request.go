@@ -6,6 +6,7 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/slots"
 )
 
 // chatRequest is the body of /v1/chat/completions, and of /apply-template, which renders what the
@@ -16,7 +17,7 @@ type chatRequest struct {
 	ReasoningFormat string          `json:"reasoning_format"`
 	ResponseFormat  *responseFormat `json:"response_format,omitempty"`
 	sampling
-	placement
+	slots.Placement
 }
 
 // completionRequest is the body of /completion: tokens as they are, without any template.
@@ -25,7 +26,7 @@ type completionRequest struct {
 	Schema json.RawMessage `json:"json_schema,omitempty"`
 	Fields []string        `json:"response_fields"` // of the last event, or the whole prompt would come back
 	sampling
-	placement
+	slots.Placement
 }
 
 // sampling is how tokens are chosen, and how many. What is nil is left to the server.
@@ -53,18 +54,6 @@ type responseFormat struct {
 type jsonSchema struct {
 	Name   string          `json:"name"`
 	Schema json.RawMessage `json:"schema"`
-}
-
-// placement is which slot computes a request, and that the answer is a stream of events.
-type placement struct {
-	Slot           int  `json:"id_slot"`
-	CachePrompt    bool `json:"cache_prompt"`
-	Stream         bool `json:"stream"`
-	ReturnProgress bool `json:"return_progress"`
-}
-
-func in(s *slot) placement {
-	return placement{Slot: s.id, CachePrompt: true, Stream: true, ReturnProgress: true}
 }
 
 // chatOf writes a request as llama-server wants it.
@@ -115,6 +104,6 @@ func completionOf(prompt []int32, c chatRequest) completionRequest {
 	}
 	return completionRequest{
 		Prompt: prompt, Schema: schema, Fields: []string{"stop", "stop_type", "timings"},
-		sampling: c.sampling, placement: c.placement,
+		sampling: c.sampling, Placement: c.Placement,
 	}
 }

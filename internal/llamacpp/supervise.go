@@ -12,6 +12,7 @@ import (
 
 	"tandem/internal/jobs"
 	"tandem/internal/leash"
+	"tandem/internal/slots"
 )
 
 // How long a server that ended waits for its restart: twice as long each time, until one lived long
@@ -25,7 +26,7 @@ const (
 // supervisor keeps one llama-server running. One goroutine, run, owns the process.
 type supervisor struct {
 	options Options
-	client  client
+	client  *slots.Client
 	output  *logFile
 	flags   *flags // of the program; run asks for them once
 	log     *slog.Logger
@@ -40,9 +41,9 @@ type supervisor struct {
 // status is what a supervised server is doing.
 type status struct {
 	phase
-	at      endpoint // when it is up
-	pid     int      // likewise
-	problem error    // why it is down, or why it is started again
+	at      slots.Endpoint // when it is up
+	pid     int            // likewise
+	problem error          // why it is down, or why it is started again
 }
 
 type phase int
@@ -54,7 +55,7 @@ const (
 )
 
 // supervise starts a server and keeps it running until close.
-func supervise(o Options, c client) (*supervisor, error) {
+func supervise(o Options, c *slots.Client) (*supervisor, error) {
 	output, err := openLog(o.LogFile)
 	if err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (s *supervisor) close() {
 }
 
 // endpoint is where the server listens, or why it does not.
-func (s *supervisor) endpoint() (endpoint, error) {
+func (s *supervisor) endpoint() (slots.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.at, s.now.err()
@@ -92,7 +93,7 @@ func (n status) err() error {
 	case n.phase == starting && n.problem != nil:
 		return jobs.Errorf(jobs.CodeEngineBusy, "llama-server is being restarted: %w", n.problem)
 	case n.phase == starting:
-		return errLoading
+		return slots.ErrLoading
 	}
 	return nil
 }
@@ -158,17 +159,17 @@ func (s *supervisor) once(ctx context.Context) (wasUp bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	at := endpoint{url: fmt.Sprintf("http://127.0.0.1:%d", port), key: rand.Text()}
+	at := slots.Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Key: rand.Text()}
 	s.output.forget()
-	p, err := leash.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(at.key), s.output)
+	p, err := leash.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(at.Key), s.output)
 	if err != nil {
 		return false, fmt.Errorf("start llama-server: %w", err)
 	}
 	defer p.Stop()
 	begin, pid := time.Now(), p.Pid()
-	s.log.Info("llama-server started", "pid", pid, "url", at.url, "model_file", s.options.ModelFile, "log", s.options.LogFile)
+	s.log.Info("llama-server started", "pid", pid, "url", at.URL, "model_file", s.options.ModelFile, "log", s.options.LogFile)
 	for {
-		if _, err := s.client.describe(ctx, at); err == nil {
+		if _, err := slots.Describe(ctx, s.client, at); err == nil {
 			break
 		}
 		select {

@@ -4,19 +4,13 @@ package slots
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
-	"tandem/internal/engine"
 	"tandem/internal/gguf"
+	"tandem/internal/jobs"
 )
-
-// Endpoint is where a llama-server listens. Each start of one has its own.
-type Endpoint struct {
-	URL string
-	Key string // sent as a bearer token
-}
 
 // Config is what is known of a server beforehand.
 type Config struct {
@@ -32,33 +26,106 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Server is one llama-server. It is safe for concurrent use.
-type Server struct{}
+// Server is one llama-server, from when it was connected to until it ends. It is safe for concurrent use.
+type Server struct {
+	config Config
+	id     Identity
+	pool   *pool
+	window window
+	recent recent
+
+	mu      sync.Mutex
+	sampled *sample // nil until Mover is asked
+}
 
 // Identity is what a server says of itself.
 type Identity struct {
 	Build   string
 	Model   string // path of the model file, as the server was given it
-	Slots   int
-	Context int // tokens of each slot
+	Slots   int    // of a connected Server: used by us
+	Context int    // tokens of each slot
 }
 
-// Connect asks a server what it is.
-func Connect(ctx context.Context, c Config) (*Server, error) { return nil, errors.New("not built yet") }
+// Describe asks a server what it is. It answers only when the model is loaded; before, the error is
+// ErrLoading.
+func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second,
+		jobs.Errorf(jobs.CodeEngineBusy, "llama-server at %s did not answer within 10 s", at.URL))
+	defer cancel()
+	var props struct {
+		Build    string `json:"build_info"`
+		Model    string `json:"model_path"`
+		Slots    int    `json:"total_slots"`
+		Settings struct {
+			Context int `json:"n_ctx"`
+		} `json:"default_generation_settings"`
+	}
+	if err := c.call(ctx, at, "/props", nil, &props); err != nil {
+		return Identity{}, err
+	}
+	if props.Slots < 1 || props.Settings.Context < 1 {
+		return Identity{}, jobs.Errorf(jobs.CodeEngineUnreachable, "%s does not describe itself as a llama-server with one model would; correct the engine URL", at.URL)
+	}
+	return Identity{props.Build, props.Model, props.Slots, props.Settings.Context}, nil
+}
+
+// Connect asks a server what it is, as Describe does, and makes its slots available.
+func Connect(ctx context.Context, c Config) (*Server, error) {
+	said, err := Describe(ctx, c.Client, c.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return New(c, said)
+}
+
+// New makes the slots of a server available that has said what it is.
+func New(c Config, said Identity) (*Server, error) {
+	switch {
+	case c.Slots > said.Slots:
+		return nil, jobs.Errorf(jobs.CodeInvalid, "slots is %d, and llama-server at %s has %d; start it with -np %d or lower the worker's slots", c.Slots, c.Endpoint.URL, said.Slots, c.Slots)
+	case c.Slots > 0:
+		said.Slots = c.Slots
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), window: newWindow()}, nil
+}
+
+// plain reports whether the cache can be stepped back to anywhere.
+func (c Config) plain() bool { return c.Header != nil && c.Header.Kind == gguf.Plain }
 
 // Identity is what the server said when it was connected to.
-func (s *Server) Identity() Identity { return Identity{} }
+func (s *Server) Identity() Identity { return s.id }
 
-// Mover says how the server's states look, or why it has none, with the remedy. The first call has the
-// server write a small one.
-func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
-	return nil, errors.New("not built yet")
+// Endpoint is where the server listens.
+func (s *Server) Endpoint() Endpoint { return s.config.Endpoint }
+
+// Call sends body, or asks with GET if it is nil, and reads the answer.
+func (s *Server) Call(ctx context.Context, path string, body, answer any) error {
+	return s.config.Client.call(ctx, s.config.Endpoint, path, body, answer)
+}
+
+// Stream sends body and gives take each event of the answer, until one is the last or take returns an
+// error. Progress is called for each event: they come with every batch of the prompt and every token,
+// but not while the server merely keeps the connection alive.
+func (s *Server) Stream(ctx context.Context, path string, body any, progress func(), take func(*Event) error) error {
+	return s.config.Client.stream(ctx, s.config.Endpoint, path, body, progress, take)
 }
 
 // Tokens cuts a rendered prompt into tokens: a beginning-of-text token is added where the model wants
 // one, and control tokens are read as such.
 func (s *Server) Tokens(ctx context.Context, text string) ([]int32, error) {
-	return nil, errors.New("not built yet")
+	cut := struct {
+		Content string `json:"content"`
+		Add     bool   `json:"add_special"`
+		Parse   bool   `json:"parse_special"`
+	}{text, true, true}
+	var answer struct {
+		Tokens []int32 `json:"tokens"`
+	}
+	err := s.Call(ctx, "/tokenize", cut, &answer)
+	return answer.Tokens, err
 }
 
 // Prompt is a prompt on its way through a slot.
@@ -68,57 +135,19 @@ type Prompt struct {
 	Progress func()  // a sign of life; may be nil
 }
 
+// head is what is computed before the answer: all tokens but the last. The token that follows a
+// prompt can only be predicted by computing the prompt's last token, so whoever generates must do at least
+// that, and a state without it needs no step back, which not every kind of model can do.
+func (p Prompt) head() []int32 { return p.Tokens[:max(0, len(p.Tokens)-1)] }
+
+func (p Prompt) progress() {
+	if p.Progress != nil {
+		p.Progress()
+	}
+}
+
 // Computed is what computing a prompt took.
 type Computed struct {
 	Cached, Computed int // tokens
 	Duration         time.Duration
 }
-
-// Cached is how many tokens of the prompt the best slot is thought to hold.
-func (s *Server) Cached(prompt []int32) int { return 0 }
-
-// Acquire waits for a free slot and takes the best one for the prompt.
-func (s *Server) Acquire(ctx context.Context, prompt []int32) (*Slot, error) {
-	return nil, errors.New("not built yet")
-}
-
-// Begin waits until no state is being imported, so that a request whose slot the server chooses does not
-// take the one that the state is in. Call started at the first byte of the request's answer, or when it
-// has ended; further calls do nothing.
-func (s *Server) Begin(ctx context.Context) (started func(), err error) {
-	return nil, errors.New("not built yet")
-}
-
-// Slot is one slot, held by one request.
-type Slot struct{}
-
-// ID is the server's number of the slot.
-func (sl *Slot) ID() int { return 0 }
-
-// Release gives the slot back. Further calls do nothing.
-func (sl *Slot) Release() {}
-
-// Prefill computes all tokens of the prompt but the last, the shared part by itself first, unless the slot
-// holds them already.
-func (sl *Slot) Prefill(ctx context.Context, p Prompt) (Computed, error) {
-	return Computed{}, errors.New("not built yet")
-}
-
-// Export writes the state of a slot that was prefilled to a file, and then evaluates the last token.
-// An error is a *jobs.HandoverError, or that of a server that is gone.
-func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error) {
-	return nil, errors.New("not built yet")
-}
-
-// Import has the server read a state into the slot and proves, by evaluating the prompt's last token,
-// that it is used and predicts what its writer predicted. Nothing else starts on the server until Started
-// is called, or Release. An error is a *jobs.HandoverError, or that of a server that is gone.
-func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engine.Imported, error) {
-	return engine.Imported{}, errors.New("not built yet")
-}
-
-// Started says that the first byte of the answer to an imported prompt has come.
-func (sl *Slot) Started() {}
-
-// Held says what the slot's cache holds after a request of ours, of which the server was told the slot.
-func (sl *Slot) Held(tokens []int32) {}

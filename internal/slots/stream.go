@@ -1,4 +1,4 @@
-package llamacpp
+package slots
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"tandem/internal/jobs"
 )
 
-// event is one event of a streamed answer, of /completion or of /v1/chat/completions.
-type event struct {
+// Event is one event of a streamed answer, of /completion or of /v1/chat/completions.
+type Event struct {
 	Error   *apiError `json:"error"`
-	Timings *timings  `json:"timings"`
+	Timings *Timings  `json:"timings"`
 
 	// Of /completion.
 	Content  string `json:"content"`
@@ -30,14 +30,20 @@ type event struct {
 	} `json:"choices"`
 }
 
-// timings are llama-server's own measures of a request.
-type timings struct {
+// Timings are llama-server's own measures of a request.
+type Timings struct {
 	Cached    int     `json:"cache_n"`     // tokens of the prompt
 	Computed  int     `json:"prompt_n"`    // likewise
 	Generated int     `json:"predicted_n"` // tokens
 	PromptMS  float64 `json:"prompt_ms"`
 	PredictMS float64 `json:"predicted_ms"`
 }
+
+// PromptTime is how long the prompt took.
+func (t Timings) PromptTime() time.Duration { return milliseconds(t.PromptMS) }
+
+// PredictTime is how long the answer took.
+func (t Timings) PredictTime() time.Duration { return milliseconds(t.PredictMS) }
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
@@ -47,7 +53,7 @@ const done = "[DONE]"
 // stream sends a request and gives take each event of the answer, until one is the last or take
 // returns an error. Progress is called for each event: they come with every batch of the prompt and every
 // token, but not while the server merely keeps the connection alive.
-func (c client) stream(ctx context.Context, at endpoint, path string, body any, progress func(), take func(*event) error) error {
+func (c *Client) stream(ctx context.Context, at Endpoint, path string, body any, progress func(), take func(*Event) error) error {
 	r, err := c.open(ctx, at, path, body, true)
 	if err != nil {
 		return err
@@ -61,7 +67,7 @@ func (c client) stream(ctx context.Context, at endpoint, path string, body any, 
 		if string(data) == done {
 			return nil
 		}
-		var e event
+		var e Event
 		if err := json.Unmarshal(data, &e); err != nil {
 			return broken(ctx, path, errors.New("an event is not the JSON that llama-server sends"))
 		}

@@ -1,0 +1,112 @@
+package slots
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// maxDivergence is how far apart the two engines' first predictions may be.
+const maxDivergence = 0.1
+
+// Import has the server read a state into the slot and proves, by evaluating the prompt's last token,
+// that it is used and predicts what its writer predicted. Nothing else starts on the server until Started
+// is called, or Release. An error is a *jobs.HandoverError, or that of a server that is gone.
+func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engine.Imported, error) {
+	if err := sl.fits(p, f); err != nil {
+		return engine.Imported{}, err
+	}
+	if err := sl.server.window.open(ctx); err != nil {
+		return engine.Imported{}, err
+	}
+	sl.window = sync.OnceFunc(sl.server.window.close)
+	done, err := sl.readInto(ctx, p, f)
+	if err != nil {
+		if !Lost(err) {
+			sl.erase(ctx)
+		}
+		sl.Started()
+		return engine.Imported{}, err
+	}
+	return done, nil
+}
+
+// fits checks what can be checked without the server, which a damaged file may end.
+func (sl *Slot) fits(p Prompt, f *engine.StateFile) error {
+	if n := len(p.head()); f.Tokens != n || n == 0 {
+		return jobs.HandoverErrorf(jobs.FailRestore, "the state holds %d tokens and the prompt has %d, of which %d are wanted; the two engines read the prompt differently, so give both the same model and template", f.Tokens, len(p.Tokens), n)
+	}
+	if dir := sl.server.config.Dir; filepath.Dir(f.Path) != filepath.Clean(dir) {
+		return jobs.HandoverErrorf(jobs.FailRestore, "the state is not in the server's folder %s", dir)
+	}
+	info, err := os.Stat(f.Path)
+	if err != nil {
+		return jobs.HandoverErrorf(jobs.FailRestore, "find state file: %w", err)
+	}
+	if info.Size() != f.Bytes {
+		return jobs.HandoverErrorf(jobs.FailTruncated, "the state file has %d bytes and was written with %d", info.Size(), f.Bytes)
+	}
+	switch l, err := ReadLayout(f.Path); {
+	case err != nil:
+		return jobs.HandoverErrorf(jobs.FailRestore, "the state is none that llama-server writes: %w", err)
+	case l.Digest != f.Fingerprint.Layout || l.CacheK != f.Fingerprint.CacheK || l.CacheV != f.Fingerprint.CacheV:
+		return jobs.HandoverErrorf(jobs.FailRestore, "the state is not of the layout that its fingerprint says")
+	}
+	return nil
+}
+
+// readInto restores the state and proves it.
+func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (engine.Imported, error) {
+	if err := sl.move(ctx, p.Tokens); err != nil {
+		return engine.Imported{}, err
+	}
+	begin := time.Now()
+	if err := sl.restore(ctx, p, f); err != nil {
+		return engine.Imported{}, err
+	}
+	done := engine.Imported{Tokens: f.Tokens, Restored: time.Since(begin)}
+	p.progress()
+	first, err := sl.predict(ctx, p.Tokens)
+	if err != nil {
+		return engine.Imported{}, handoverError(ctx, jobs.FailRestore, "evaluate the prompt's last token after its state was restored", err)
+	}
+	if first.cached < f.Tokens {
+		return engine.Imported{}, jobs.HandoverErrorf(jobs.FailSilentMiss, "llama-server took a state of %d tokens and used %d of them", f.Tokens, first.cached)
+	}
+	p.progress()
+	done.Divergence = engine.Divergence(first.tokens, f.First)
+	if done.Divergence > maxDivergence {
+		failed := jobs.HandoverErrorf(jobs.FailFirstToken, "the first prediction differs by %.3f from the prefill engine's, and %.3f is the limit; compare the two machines' models and builds", done.Divergence, maxDivergence)
+		failed.Divergence = done.Divergence
+		return engine.Imported{}, failed
+	}
+	done.Checked = first.took
+	if !sl.server.config.plain() {
+		// Its cache cannot be stepped back by the one token that was just evaluated.
+		begin := time.Now()
+		if err := sl.restore(ctx, p, f); err != nil {
+			return engine.Imported{}, err
+		}
+		done.Restored += time.Since(begin)
+	}
+	return done, nil
+}
+
+// restore has the server read the file.
+func (sl *Slot) restore(ctx context.Context, p Prompt, f *engine.StateFile) error {
+	sl.cache.forget()
+	done, err := sl.act(ctx, "restore", filepath.Base(f.Path))
+	if err != nil {
+		return handoverError(ctx, jobs.FailRestore, "restore the state (llama-server's log has the cause)", err)
+	}
+	if done.Restored != f.Tokens {
+		return jobs.HandoverErrorf(jobs.FailRestore, "llama-server read %d tokens from a state of %d", done.Restored, f.Tokens)
+	}
+	sl.cache.hold(p.head(), false)
+	return nil
+}

@@ -1,0 +1,118 @@
+package slots
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+)
+
+// How often the server's slots are looked at: ever less often, since each look interrupts it.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = 200 * time.Millisecond
+)
+
+// window is open for one at a time: an import, from when the server reads the state until it has begun
+// to use it, or a request for which a shared server still has to choose a slot.
+type window chan struct{}
+
+func newWindow() window { return make(window, 1) }
+
+func (w window) open(ctx context.Context) error {
+	select {
+	case w <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (w window) close() { <-w }
+
+// Begin waits until no state is being imported, so that a request whose slot the server chooses does not
+// take the one that the state is in. Call started at the first byte of the request's answer, or when it
+// has ended; further calls do nothing.
+//
+// On a server of ours every request names its slot, so that nothing remains to be waited for. On a shared one
+// no import begins before the request is seen in a slot.
+func (s *Server) Begin(ctx context.Context) (started func(), err error) {
+	if err := s.window.open(ctx); err != nil {
+		return nil, err
+	}
+	if !s.config.Shared {
+		s.window.close()
+		return func() {}, nil
+	}
+	before, err := s.tasks(ctx)
+	if err != nil {
+		s.window.close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		defer s.window.close()
+		s.awaitTask(ctx, before)
+	})
+	return sync.OnceFunc(func() {
+		cancel()
+		watch.Wait()
+	}), nil
+}
+
+// pass is Begin for a request that names its slot, and so is seen by its own first event.
+func (s *Server) pass(ctx context.Context) (started func(), err error) {
+	if err := s.window.open(ctx); err != nil {
+		return nil, err
+	}
+	if !s.config.Shared {
+		s.window.close()
+		return func() {}, nil
+	}
+	return sync.OnceFunc(s.window.close), nil
+}
+
+// awaitTask waits until a slot is busy with a task that is not among those, or until the context ends.
+func (s *Server) awaitTask(ctx context.Context, before []task) {
+	seen := map[task]bool{}
+	for _, t := range before {
+		seen[t] = true
+	}
+	for pause := firstPause; sleep(ctx, pause) == nil; pause = min(2*pause, lastPause) {
+		now, err := s.tasks(ctx)
+		if err != nil {
+			continue // whoever began the request sees its end, and says so
+		}
+		for _, t := range now {
+			if t.Busy && !seen[t] {
+				return
+			}
+		}
+	}
+}
+
+// task is what a slot is busy with, or was last.
+type task struct {
+	Slot int  `json:"id"`
+	Task int  `json:"id_task"`
+	Busy bool `json:"is_processing"`
+}
+
+// tasks asks the server for its slots.
+func (s *Server) tasks(ctx context.Context) ([]task, error) {
+	var answer []task
+	err := s.Call(ctx, "/slots", nil, &answer)
+	return answer, err
+}
+
+// busy yields the slots that are.
+func busy(tasks []task) iter.Seq2[int, bool] {
+	return func(yield func(int, bool) bool) {
+		for _, t := range tasks {
+			if t.Busy && !yield(t.Slot, true) {
+				return
+			}
+		}
+	}
+}
