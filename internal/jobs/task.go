@@ -51,7 +51,8 @@ type Outcome struct {
 	Next   *Handover
 	Result *Result
 
-	// Settled, if set, is called once, when the outcome was published and the task's message
-	// acknowledged (true), or when that will not happen here any more (false).
+	// Settled, if set, is called once: when the outcome, or that of an earlier delivery, was published and the
+	// task's message acknowledged as far as the server answers (true), or when it will not be published here
+	// any more (false). The job may come here again only after that.
 	Settled func(done bool)
 }

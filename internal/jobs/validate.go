@@ -24,6 +24,11 @@ const (
 	MaxStops    = 16        // stop words
 	MaxMessages = 4096      // turns of a chat
 	MaxTokens   = 1 << 24   // of anything counted in tokens
+	MaxURL      = 2 << 10   // bytes of a KV state's address
+	MaxToken    = 256       // bytes of a KV state's token
+	MaxMark     = 1 << 10   // bytes of a text of a fingerprint
+	MaxFirst    = 64        // tokens of a first prediction
+	MaxFailure  = 64        // bytes of a failure's name
 )
 
 // Validate reports the first field of the job that is wrong, as an error of code [CodeInvalid].
@@ -228,6 +233,9 @@ func (h *Handover) validate() error {
 	if len(h.Context) > MaxTokens {
 		return Errorf(CodeInvalid, "context has %d tokens; %d are allowed", len(h.Context), MaxTokens)
 	}
+	if err := h.checkState(); err != nil {
+		return err
+	}
 	if err := h.Job.validate(); err != nil {
 		return Errorf(CodeInvalid, "job: %w", err)
 	}
@@ -252,6 +260,9 @@ func (r *Result) validate() error {
 		}
 	default:
 		return Errorf(CodeInvalid, "status is %q; want succeeded, failed, cancelled or expired", r.Status)
+	}
+	if r.Handover != nil {
+		return checkFailure("handover.failure", r.Handover.Failure)
 	}
 	return nil
 }

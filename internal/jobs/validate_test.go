@@ -112,6 +112,13 @@ func TestValidateOthers(t *testing.T) {
 		{"hand-over without kind", &Handover{V: 1, Stage: StageDecode, Job: *validJob()}, "kind is empty"},
 		{"hand-over of a new kind", &Handover{V: 1, Stage: StageDecode, Kind: "soul", Job: *validJob()}, "want state, context or none"},
 		{"hand-over of nothing", &Handover{V: 1, Stage: StageFallback}, "job: v is 0"},
+		{"hand-over of a state that is not there", &Handover{V: 1, Stage: StageDecode, Kind: KindState, Job: *validJob()}, "state is missing"},
+		{"hand-over of another kind with a state", &Handover{V: 1, Stage: StageDecode, Kind: KindNone, State: validState(), Job: *validJob()}, `state is set in a hand-over of kind "none"`},
+		{"hand-over with a failure that is no name", &Handover{V: 1, Stage: StageDecode, Kind: KindNone, Failure: "No room!", Job: *validJob()}, `failure is "No room!"`},
+		{"hand-over with a failure of a newer version", &Handover{V: 1, Stage: StageDecode, Kind: KindNone, Failure: "too_hot", Job: *validJob()}, ""},
+		{"result with a failure that is no name", reported(&HandoverReport{Failure: "X"}), `handover.failure is "X"`},
+		{"result with a failure that is too long", reported(&HandoverReport{Failure: Failure(strings.Repeat("x", MaxFailure+1))}), "handover.failure is"},
+		{"result with a report", reported(&HandoverReport{Failure: FailDigest}), ""},
 		{"result", NewResult(validJob(), Succeeded), ""},
 		{"result without address", &Result{V: 1, JobID: testID, Status: Succeeded, Batch: "b"}, "user is empty"},
 		{"result without status", NewResult(validJob(), ""), "want succeeded, failed, cancelled or expired"},
@@ -126,6 +133,67 @@ func TestValidateOthers(t *testing.T) {
 				wantInvalid(t, err, tt.want)
 			} else if err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+func reported(h *HandoverReport) *Result {
+	r := NewResult(validJob(), Succeeded)
+	r.Handover = h
+	return r
+}
+
+func validState() *State {
+	return &State{URL: "http://192.0.2.7:8002/state/0011", Token: "s3cret", Bytes: 1, Tokens: 1, First: []TokenProb{{ID: 0, LogProb: 0}}}
+}
+
+// What a state says is checked before anybody acts on it, and what is secret of it is in no error.
+func TestValidateState(t *testing.T) {
+	long := strings.Repeat("x", MaxMark+1)
+	tests := []struct {
+		name   string
+		change func(*State)
+		want   string // empty: still valid
+	}{
+		{"nothing", func(*State) {}, ""},
+		{"https", func(s *State) { s.URL = "https://[2001:db8::1]:8002/state/0011" }, ""},
+		{"no prediction", func(s *State) { s.First = nil }, ""},
+		{"rounded up", func(s *State) { s.First[0].LogProb = 1e-6 }, ""},
+		{"no url", func(s *State) { s.URL = "" }, "state.url is no address"},
+		{"file", func(s *State) { s.URL = "file:///state/0011" }, "state.url is no address"},
+		{"no host", func(s *State) { s.URL = "http:///state/0011" }, "state.url is no address"},
+		{"broken url", func(s *State) { s.URL = "http://192.0.2.7:eight/state/0011" }, "state.url is no address"},
+		{"long url", func(s *State) { s.URL += strings.Repeat("x", MaxURL) }, "state.url is 2080 bytes long; 2048 are allowed"},
+		{"no token", func(s *State) { s.Token = "" }, "state.token has 0 bytes"},
+		{"token of two lines", func(s *State) { s.Token = "s3cret\r\nHost: x" }, "state.token has 15 bytes"},
+		{"long token", func(s *State) { s.Token = strings.Repeat("s3cret", 43) }, "state.token has 258 bytes; want 1 to 256"},
+		{"no bytes", func(s *State) { s.Bytes = 0 }, "state.bytes is 0"},
+		{"no tokens", func(s *State) { s.Tokens = 0 }, "state.tokens is 0"},
+		{"many tokens", func(s *State) { s.Tokens = MaxTokens + 1 }, "state.tokens is"},
+		{"saved before it began", func(s *State) { s.SaveSeconds = -1 }, "state.save_seconds is -1"},
+		{"never saved", func(s *State) { s.SaveSeconds = math.NaN() }, "state.save_seconds is NaN"},
+		{"long prediction", func(s *State) { s.First = make([]TokenProb, MaxFirst+1) }, "state.first has 65 tokens"},
+		{"token below 0", func(s *State) { s.First[0].ID = -1 }, "state.first.id is -1"},
+		{"more than certain", func(s *State) { s.First[0].LogProb = 0.5 }, "state.first.logprob is 0.5"},
+		{"impossible", func(s *State) { s.First[0].LogProb = math.Inf(-1) }, "state.first.logprob is -Inf"},
+		{"no probability", func(s *State) { s.First[0].LogProb = math.NaN() }, "state.first.logprob is NaN"},
+		{"long build", func(s *State) { s.Fingerprint.Build = long }, "state.fingerprint.build has 1025 bytes"},
+		{"build that moves the cursor", func(s *State) { s.Fingerprint.Build = "b\x1b[2J" }, "state.fingerprint.build"},
+		{"streams below 0", func(s *State) { s.Fingerprint.Streams = -1 }, "state.fingerprint.streams is -1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := validState()
+			tt.change(s)
+			_, err := Encode(&Handover{V: 1, Stage: StageDecode, Kind: KindState, State: s, Job: *validJob()})
+			if tt.want != "" {
+				wantInvalid(t, err, tt.want)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if err != nil && (strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "0011")) {
+				t.Errorf("the error shows address or token: %v", err)
 			}
 		})
 	}

@@ -36,7 +36,7 @@ type DeadLetter struct {
 	User     string         `json:"user,omitempty"`     // whose job it was, as far as that could be read
 	Batch    string         `json:"batch,omitempty"`    // likewise
 	Job      jobs.Job       `json:"job,omitzero"`       // as it was accepted; zero if it could not be read
-	Handover *jobs.Handover `json:"handover,omitempty"` // what prefill had handed over; its Job is left out
+	Handover *jobs.Handover `json:"handover,omitempty"` // what prefill had handed over; its Job is left out, and a state's address and token
 	Attempts int            `json:"attempts"`           // of the stage
 	Worker   string         `json:"worker"`             // "machine/worker" that gave up
 	BuriedAt time.Time      `json:"buried_at"`          // the NATS server's clock
@@ -128,6 +128,11 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 	if d.Handover != nil {
 		h := *d.Handover
 		h.Job = jobs.Job{}
+		if h.State != nil { // where it lay and what opens it is of no use any more, and was never for the eyes of operators
+			state := *h.State
+			state.URL, state.Token = "", ""
+			h.State = &state
+		}
 		d.Handover = &h
 	}
 	d.Raw = d.Raw[:min(len(d.Raw), maxRaw)]

@@ -11,8 +11,14 @@ import (
 )
 
 // settle makes records of what became of a task, and only then acknowledges the message. It reports
-// whether the job was handed over to decode.
+// whether the job was handed over to decode, and tells the stage what became of its outcome.
 func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (handed bool, _ error) {
+	published := false
+	defer func() {
+		if o.Settled != nil {
+			o.Settled(published)
+		}
+	}()
 	if over, err := d.over(ctx, err == nil); err != nil {
 		return false, err
 	} else if over {
@@ -26,6 +32,7 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 			_, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
 		}
 		if err == nil {
+			published = true
 			if d.w.published != nil {
 				d.w.published(d.job.ID)
 			}

@@ -45,6 +45,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 var (
 	uuid = object{{"format", "uuid"}, {"pattern", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"}}
 	name = object{{"minLength", 1}, {"maxLength", jobs.MaxName}}
+	mark = object{{"maxLength", jobs.MaxMark}}
 )
 
 // limits are the rules that package jobs checks in code, by type and JSON name. JSON Schema counts
@@ -72,6 +73,15 @@ var limits = map[string]object{
 	"Options.stop":           {{"maxItems", jobs.MaxStops}},
 	"Options.stop.*":         {{"minLength", 1}, {"maxLength", jobs.MaxLabel}},
 	"Handover.context":       {{"maxItems", jobs.MaxTokens}},
+	"State.url":              {{"maxLength", jobs.MaxURL}, {"pattern", "^https?://[^/]"}},
+	"State.token":            {{"maxLength", jobs.MaxToken}, {"pattern", "^[!-~]+$"}},
+	"State.bytes":            {{"minimum", 1}},
+	"State.tokens":           {{"minimum", 1}, {"maximum", jobs.MaxTokens}},
+	"State.first":            {{"maxItems", jobs.MaxFirst}},
+	"State.save_seconds":     {{"minimum", 0}},
+	"TokenProb.id":           {{"minimum", 0}},
+	"Fingerprint.model":      mark, "Fingerprint.build": mark, "Fingerprint.format": mark, "Fingerprint.cache_k": mark, "Fingerprint.cache_v": mark,
+	"Fingerprint.layout": mark, "Fingerprint.positions": mark, "Fingerprint.streams": {{"minimum", 0}},
 }
 
 // optional are fields that workers always write, but whoever cancels a job need not.
