@@ -20,7 +20,7 @@ const (
 	pathGenerate = "/api/generate"
 	pathChat     = "/api/chat"
 
-	maxInfo  = 16 << 20 // bytes of an answer that describes something
+	maxInfo  = 64 << 20 // bytes of an answer that is read whole: a rendered prompt, each byte of which may take six
 	maxError = 64 << 10 // bytes of an error's body that are read
 )
 
@@ -99,6 +99,9 @@ func (c client) do(ctx context.Context, method, path string, body io.Reader) (*h
 // errNotOllama is the cause when an answer has not the shape of Ollama's.
 var errNotOllama = errors.New("not an answer of Ollama's")
 
+// overflow is llama-server's name for a prompt that does not fit.
+const overflow = "exceed_context_size_error"
+
 // refusal is an error that the server answered with: a status other than 200, or an error line in
 // a stream (status 200).
 type refusal struct {
@@ -140,7 +143,7 @@ func readRefusal(status int, body []byte) *refusal {
 
 // overflows reports whether the prompt did not fit into the context; older releases say so in words only.
 func (r *refusal) overflows() bool {
-	return r.kind == "exceed_context_size_error" || r.status == http.StatusBadRequest && strings.Contains(r.message, "context length")
+	return r.kind == overflow || r.status == http.StatusBadRequest && strings.Contains(r.message, "context length")
 }
 
 // failure makes of anything that went wrong while doing the thing named an error with a code and a

@@ -47,8 +47,9 @@ func TestFake(t *testing.T) {
 					Slots:       max(tt.fake.Slots, 1),
 					Forget:      func(context.Context) error { fake.Forget(); return nil },
 				}
+				s.Cannot = map[enginetest.Ability]string{enginetest.States: "there is no llama-server in a fake"}
 				if tt.fake.Version != "" {
-					s.Cannot = map[enginetest.Ability]string{enginetest.CacheCounts: "Ollama " + tt.fake.Version + " does not count them"}
+					s.Cannot[enginetest.CacheCounts] = "Ollama " + tt.fake.Version + " does not count them"
 				}
 				return s
 			})

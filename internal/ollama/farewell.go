@@ -2,10 +2,12 @@ package ollama
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"tandem/internal/engine"
+	"tandem/internal/jobs"
 )
 
 // Ollama 0.34 must not be left in the middle of a sentence. If the client's connection closes while
@@ -49,6 +51,15 @@ func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, w
 		default:
 		}
 	}, watch.Wait
+}
+
+// left returns why the context of a request ended, which is to be the request's error.
+func (e *Engine) left(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, jobs.ErrStalled) {
+		e.restart(ctx)
+	}
+	return cause
 }
 
 // restart unloads the model, after a request that was given up because nothing came: the one way to

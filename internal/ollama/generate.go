@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,16 +14,41 @@ import (
 
 // Generate runs both phases on this server.
 func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.Emit) (engine.Completion, error) {
-	c, _, err := e.generate(ctx, "generate", req, e.wire(req), emit)
+	c, _, err := e.generate(ctx, "generate", req, e.wire(req), nil, emit)
 	return c, err
 }
 
-// Prefill computes the prompt by asking for one token. It hands over the context that Ollama
-// returns, if it does (its chat API does not), and that token's text, thinking included.
+// Prefill computes the prompt, in the server inside if its state is to be exported. Otherwise, or if
+// that cannot be, it asks Ollama for one token and hands over the context; see prefillContext.
 func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
+	if !req.Export {
+		return e.prefillContext(ctx, req)
+	}
+	before, err := e.prefillState(ctx, req)
+	why, ok := errors.AsType[*jobs.HandoverError](err)
+	if !ok {
+		return before, err
+	}
+	p, err := e.prefillContext(ctx, req)
+	if err != nil {
+		return engine.Prefilled{}, err
+	}
+	if before.PromptTokens == p.PromptTokens && before.ComputedTokens > p.ComputedTokens { // computed already, and found again
+		p.ComputedTokens = p.PromptTokens - before.CachedTokens
+		p.CachedTokens = before.CachedTokens
+		p.Duration += before.Duration
+	}
+	p.Failure = why.Failure
+	p.Note = strings.Join(slices.DeleteFunc([]string{why.Error(), p.Note}, func(s string) bool { return s == "" }), "; ")
+	return p, nil
+}
+
+// prefillContext computes the prompt by asking for one token. It hands over the context that Ollama
+// returns, if it does (its chat API does not), and that token's text, thinking included.
+func (e *Engine) prefillContext(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
 	one := req
 	one.Options.NumPredict = new(1)
-	c, context, err := e.generate(ctx, "prefill", one, e.wire(one), func(string, string) error { return nil })
+	c, context, err := e.generate(ctx, "prefill", one, e.wire(one), nil, func(string, string) error { return nil })
 	if err != nil {
 		return engine.Prefilled{}, err
 	}
@@ -45,8 +71,10 @@ func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefil
 }
 
 // Decode generates the text of a prompt that was prefilled elsewhere, by sending the original
-// request to this server; see [HandoverContext] for the exception. A first token other than the
-// prefill server's, where it is determined, and another model are warnings.
+// request to this server, once the KV state is in it if there is one; see [HandoverContext] for the
+// exception. A first token other than the prefill server's, where it is determined, and another model
+// are warnings. A completion without Imported, although there was a state, is a silent miss: the
+// text is right, and the prompt was computed again.
 func (e *Engine) Decode(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
 	var warnings []string
 	here := e.digest(ctx)
@@ -54,10 +82,15 @@ func (e *Engine) Decode(ctx context.Context, req engine.Request, from engine.Pre
 	if !same {
 		warnings = append(warnings, fmt.Sprintf("the model's digest is %.12s here and %.12s on the prefill machine: pull the same one on both", here, from.ModelDigest))
 	}
+	if from.State != nil {
+		c, err := e.decodeState(ctx, req, from, emit)
+		c.Warnings = append(c.Warnings, warnings...)
+		return c, err
+	}
 	if from.Literal && same && literalRequest(req) == "" && len(from.Context) > 1 && from.FirstToken != "" {
 		return e.continueFrom(ctx, req, from, emit)
 	}
-	c, _, err := e.generate(ctx, "decode", req, e.wire(req), emit)
+	c, _, err := e.generate(ctx, "decode", req, e.wire(req), nil, emit)
 	if err != nil {
 		return c, err
 	}
@@ -81,27 +114,32 @@ func agrees(req engine.Request, first, text string) bool {
 	return !whole || len(o.Stop) > 0 && strings.HasPrefix(first, text)
 }
 
-// generate runs one request and returns what came of it and the context that Ollama returned.
-func (e *Engine) generate(ctx context.Context, doing string, req engine.Request, w wire, emit engine.Emit) (engine.Completion, []int, error) {
+// generate runs one request and returns what came of it and the context that Ollama returned. Started
+// is called at the first byte of the answer; if it is nil, the request waits for its turn (see begin).
+func (e *Engine) generate(ctx context.Context, doing string, req engine.Request, w wire, started func(), emit engine.Emit) (engine.Completion, []int, error) {
 	if ctx.Err() != nil {
 		return engine.Completion{}, nil, context.Cause(ctx)
 	}
 	if err := e.check(req); err != nil {
 		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
 	}
+	if started == nil {
+		var err error
+		if started, err = e.begin(ctx); err != nil {
+			return engine.Completion{}, nil, e.left(ctx)
+		}
+		defer started()
+	}
 	within, stop := context.WithCancelCause(ctx) // ended by the caller, or by emit
 	defer stop(nil)
-	c, last, err := e.receive(within, req, w, func(text, thinking string) {
+	c, last, err := e.receive(within, req, w, started, func(text, thinking string) {
 		if err := emit(text, thinking); err != nil {
 			stop(err)
 		}
 	})
 	switch {
 	case ctx.Err() != nil: // first, since within learns of it a little later
-		if errors.Is(context.Cause(ctx), jobs.ErrStalled) {
-			e.restart(ctx)
-		}
-		return engine.Completion{}, nil, context.Cause(ctx)
+		return engine.Completion{}, nil, e.left(ctx)
 	case within.Err() != nil:
 		return engine.Completion{}, nil, context.Cause(within)
 	case err == nil && last.DoneReason != "stop" && last.DoneReason != "length":
@@ -115,20 +153,16 @@ func (e *Engine) generate(ctx context.Context, doing string, req engine.Request,
 	return c, last.Context, nil
 }
 
-// receive sends a request and gathers its answer, line by line. Once the context has ended, lines
-// are read but no longer given to emit; see leave.
-func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, emit func(text, thinking string)) (c engine.Completion, last answer, err error) {
+// receive sends a request and gathers its answer, line by line, the first of which makes it call
+// started. Once the context has ended, lines are read but no longer given to emit; see leave.
+func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, started func(), emit func(text, thinking string)) (c engine.Completion, last answer, err error) {
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	heard, wait := leave(ctx, connected.Done(), hangUp)
 	defer wait()
 	defer hangUp()
 
-	path := pathGenerate
-	if len(w.Messages) > 0 {
-		path = pathChat
-	}
 	start := time.Now()
-	resp, err := e.client.post(connected, path, w)
+	resp, err := e.client.post(connected, w.path(), w)
 	if err != nil {
 		return c, last, err
 	}
@@ -137,6 +171,7 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, emit f
 	var text, thinking strings.Builder
 	last, err = readStream(resp.Body, func(a answer) {
 		heard()
+		started()
 		if req.Progress != nil {
 			req.Progress()
 		}

@@ -3,7 +3,6 @@ package ollama
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,22 +46,18 @@ func (e *Engine) whyNotLiteral(ctx context.Context, req engine.Request, p engine
 	if p.FirstToken == "" || strings.ContainsRune(p.FirstToken, '\uFFFD') {
 		return "the first token is not text by itself"
 	}
-	var m struct {
-		Parser       string         `json:"parser"`
-		Capabilities []string       `json:"capabilities"`
-		Info         map[string]any `json:"model_info"`
-	}
-	if err := e.client.ask(ctx, "/api/show", map[string]string{"model": e.model}, &m); err != nil {
+	m, err := e.about(ctx)
+	if err != nil {
 		return "Ollama does not describe the model"
 	}
 	begins := 0 // tokens that the runner puts in front by itself: not in the context, but counted
-	if add, _ := m.Info["tokenizer.ggml.add_bos_token"].(bool); add {
+	if m.begins {
 		begins = 1
 	}
 	switch {
-	case m.Info["tokenizer.ggml.model"] != "gpt2":
+	case m.tokenizer != "gpt2":
 		return "the model's tokenizer is not byte-pair encoding"
-	case m.Parser != "" || slices.Contains(m.Capabilities, "thinking"):
+	case m.parsesAnswer:
 		return "Ollama parses what the model writes"
 	case len(p.Context)+begins != p.PromptTokens+1:
 		return "the context has another number of tokens than the prompt"
@@ -82,7 +77,7 @@ func (e *Engine) continueFrom(ctx context.Context, req engine.Request, from engi
 		return engine.Completion{}, err
 	}
 	first := time.Since(start)
-	c, _, err := e.generate(ctx, "decode from context", req, w, emit)
+	c, _, err := e.generate(ctx, "decode from context", req, w, nil, emit)
 	if err != nil {
 		return c, err
 	}

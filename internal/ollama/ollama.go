@@ -5,7 +5,13 @@
 // prompt that does not fit is an error. An answer counts only if it ends with Ollama's own mark of
 // completion. Prompts never appear in errors or logs.
 //
-// What is handed over is the context, token ids as Ollama returns them. They are no KV cache: the
+// Ollama computes in a llama-server of its own, a child of it for each model. Where the shim has made
+// that one keep a slot folder (see the package shim), what is handed over is the KV state: the prompt, as
+// Ollama itself renders it, is computed in the child, and the decode machine's child reads the state
+// before Ollama is sent the identical original request, which then finds all but one token computed.
+// Templates, formats and thinking stay Ollama's own.
+//
+// Without the shim it is the context, token ids as Ollama returns them. They are no KV cache: the
 // decode machine computes the prompt again. So by default it is sent the identical original request,
 // which gives the same text with any tokenizer, sampling, format or stop word, and the first token
 // is compared. See [HandoverContext] for the other way.
@@ -26,6 +32,7 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/slots"
 )
 
 // DefaultNumCtx is the context of every request, in tokens, unless [Options] says otherwise.
@@ -48,6 +55,8 @@ type Options struct {
 	NumThread int           // of the model's runner; 0 leaves it to Ollama
 	KeepAlive time.Duration // how long the model stays loaded after a request; 0 means as long as the server runs
 	Handover  string        // empty means HandoverAuto
+	RunDir    string        // where the shim leaves its records, as shim.Live reads them; empty means that no states are moved
+	Prefix    string        // what the names of this worker's state files begin with
 	HTTP      *http.Client  // nil means one of its own, without a proxy; redirects are never followed
 	Log       *slog.Logger  // nil discards
 }
@@ -62,9 +71,14 @@ type Engine struct {
 	handover  string
 	log       *slog.Logger
 	known     atomic.Pointer[description] // what the server said last
+	shown     atomic.Pointer[model]       // and of the model
+	inside    inside
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine    = (*Engine)(nil)
+	_ engine.Estimator = (*Engine)(nil)
+)
 
 // New returns the engine for a model, without asking the server anything yet.
 func New(o Options) (*Engine, error) {
@@ -93,6 +107,7 @@ func New(o Options) (*Engine, error) {
 		handover:  o.Handover,
 		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
+	e.inside = inside{runDir: o.RunDir, prefix: o.Prefix, client: slots.NewClient(nil), log: e.log}
 	if o.KeepAlive > 0 {
 		e.keepAlive = o.KeepAlive.String()
 	}
@@ -118,18 +133,25 @@ func httpClient(given *http.Client) *http.Client {
 // Close ends connections that are left. The model stays loaded as long as KeepAlive says.
 func (e *Engine) Close() error {
 	e.client.http.CloseIdleConnections()
+	e.inside.client.CloseIdle()
 	return nil
 }
 
 // Load makes Ollama hold the model, with the context size that every request will ask for.
 func (e *Engine) Load(ctx context.Context) error {
-	var a answer
-	err := e.client.ask(ctx, pathGenerate, e.wire(engine.Request{}), &a)
-	if err == nil && a.DoneReason != "load" {
-		err = fmt.Errorf("done without loading: %w", errNotOllama)
-	}
-	if err != nil {
+	if err := e.load(ctx); err != nil {
 		return e.failure(ctx, "load model "+e.model, err, engine.Request{})
+	}
+	return nil
+}
+
+func (e *Engine) load(ctx context.Context) error {
+	var a answer
+	if err := e.client.ask(ctx, pathGenerate, e.wire(engine.Request{}), &a); err != nil {
+		return err
+	}
+	if a.DoneReason != "load" {
+		return fmt.Errorf("done without loading: %w", errNotOllama)
 	}
 	return nil
 }
@@ -142,26 +164,32 @@ type description struct {
 	context int // tokens, of the loaded runner
 }
 
-// Describe asks the server for its version, the model's digest and whether it is loaded. A model
-// that was never pulled is an error of code model_missing.
+// Describe asks the server for its version, the model's digest and whether it is loaded, and the
+// llama-server inside it for how its states look. A model that was never pulled is an error of code
+// model_missing.
 func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 	d, err := e.look(ctx)
 	if err != nil {
 		return engine.Description{}, e.failure(ctx, "describe engine", err, engine.Request{})
 	}
-	e.known.Store(&d)
 	usable := e.numCtx
 	if d.context > 0 {
 		usable = min(usable, d.context)
 	}
-	return engine.Description{
+	about := engine.Description{
 		Engine: "ollama", Version: d.version, Model: e.model, ModelDigest: d.digest, Loaded: d.loaded,
 		ContextTokens: usable, Handover: []jobs.Kind{jobs.KindContext},
-	}, nil
+	}
+	if about.Mover, err = e.mover(ctx); err != nil {
+		about.NoMover = e.whyNoStates(err, d.loaded)
+	} else {
+		about.Handover = []jobs.Kind{jobs.KindState, jobs.KindContext}
+	}
+	return about, nil
 }
 
-func (e *Engine) look(ctx context.Context) (description, error) {
-	var d description
+// look asks the server, and keeps what it says.
+func (e *Engine) look(ctx context.Context) (d description, err error) {
 	var version struct {
 		Version string `json:"version"`
 	}
@@ -205,13 +233,14 @@ func (e *Engine) look(ctx context.Context) (description, error) {
 		m, d.loaded = running.Models[i], true // loaded under another of its names
 	}
 	d.context = m.Context
+	e.known.Store(&d)
 	return d, nil
 }
 
 // digest is the model's, as far as it can be learnt; no job fails for the want of it.
 func (e *Engine) digest(ctx context.Context) string {
 	if e.known.Load() == nil {
-		if _, err := e.Describe(ctx); err != nil {
+		if _, err := e.look(ctx); err != nil {
 			return ""
 		}
 	}

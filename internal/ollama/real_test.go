@@ -13,7 +13,6 @@ import (
 	"tandem/internal/engine/enginetest"
 	"tandem/internal/ollama"
 	"tandem/internal/standin"
-	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
 
@@ -27,8 +26,8 @@ const thinkTemplate = `{{ range .Messages }}<|im_start|>{{ .Role }}
 func TestReal(t *testing.T) {
 	models := standin.Models()
 	models["thinker:1b"] = thinker()
-	server := standintest.StartOllama(t, standin.OllamaOptions{Models: models})
-	makeThinker(t, server.URL(), "thinker:1b")
+	server, other := startMachine(t, 1, models), startMachine(t, 1, standin.Models())
+	create(t, server.URL(), map[string]any{"model": "thinker:1b", "from": "thinker:1b", "template": thinkTemplate})
 
 	for model, want := range map[string]string{standin.CodeModel: "", standin.FeedbackModel: "byte-pair"} {
 		e := newEngine(t, ollama.Options{URL: server.URL(), Model: model, Handover: ollama.HandoverContext})
@@ -45,18 +44,23 @@ func TestReal(t *testing.T) {
 	} {
 		t.Run(tt.model+" "+tt.handover, func(t *testing.T) {
 			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
-				e := newEngine(t, ollama.Options{URL: server.URL(), Model: tt.model, Handover: tt.handover})
-				return enginetest.Subject{
-					Engine:      e,
-					Thinker:     newEngine(t, ollama.Options{URL: server.URL(), Model: "thinker:1b"}),
-					Missing:     newEngine(t, ollama.Options{URL: server.URL(), Model: "absent:1b"}),
-					Unreachable: newEngine(t, ollama.Options{URL: closed, Model: tt.model}),
+				s := enginetest.Subject{
+					Engine:      server.engine(t, tt.model),
+					Peer:        other.engine(t, tt.model),
+					Thinker:     server.engine(t, "thinker:1b"),
+					Missing:     server.engine(t, "absent:1b"),
+					Unreachable: server.engineAt(t, closed, tt.model),
 					Slots:       1,
-					Forget: func(ctx context.Context) error {
-						unload(t, server.URL(), tt.model)
-						return e.Load(ctx)
-					},
 				}
+				if tt.handover == ollama.HandoverContext {
+					s.Engine = newEngine(t, ollama.Options{URL: server.URL(), Model: tt.model, Handover: tt.handover})
+					s.Peer, s.Cannot = nil, map[enginetest.Ability]string{enginetest.States: "the engine knows of no shim"}
+				}
+				s.Forget = func(ctx context.Context) error {
+					unload(t, server.URL(), tt.model)
+					return s.Engine.Load(ctx)
+				}
+				return s
 			})
 		})
 	}
@@ -69,14 +73,16 @@ func thinker() tinymodel.Spec {
 	return spec
 }
 
-func makeThinker(t testing.TB, url, model string) {
+// create makes a model of what is there already.
+func create(t testing.TB, url string, model map[string]any) {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"model": model, "from": model, "template": thinkTemplate, "stream": false})
+	model["stream"] = false
+	body, err := json.Marshal(model)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if status, _, answer := ask(t, url+"/api/create", string(body)); status != http.StatusOK {
-		t.Fatalf("make a model that thinks: status %d: %s", status, answer)
+		t.Fatalf("create %v: status %d: %s", model["model"], status, answer)
 	}
 }
 

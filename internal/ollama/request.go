@@ -22,6 +22,8 @@ type wire struct {
 	Truncate  bool            `json:"truncate"` // false: a prompt that is too long is an error …
 	Shift     bool            `json:"shift"`    // … and so is an answer; another value restarts the runner
 	Options   options         `json:"options"`
+
+	RenderOnly bool `json:"_debug_render_only,omitempty"` // return the prompt as the template makes it, and compute nothing
 }
 
 type turn struct {
@@ -42,6 +44,14 @@ type options struct {
 	MinP          *float64 `json:"min_p,omitempty"`
 	RepeatPenalty *float64 `json:"repeat_penalty,omitempty"`
 	Stop          []string `json:"stop,omitempty"`
+}
+
+// path is where a request goes.
+func (w wire) path() string {
+	if len(w.Messages) > 0 {
+		return pathChat
+	}
+	return pathGenerate
 }
 
 // wire writes a request the way Ollama reads it.

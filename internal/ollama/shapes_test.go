@@ -82,7 +82,7 @@ func TestFakeShapes(t *testing.T) {
 // TestRealShapes: the real Ollama still answers as it was recorded.
 func TestRealShapes(t *testing.T) {
 	server := standintest.StartOllama(t, standin.OllamaOptions{Models: map[string]tinymodel.Spec{"m": tinymodel.Tiny(tinymodel.BPE), "t": thinker()}})
-	makeThinker(t, server.URL(), "t")
+	create(t, server.URL(), map[string]any{"model": "t", "from": "t", "template": thinkTemplate})
 	got := shapes(t, map[string]string{"m": server.URL(), "t": server.URL()})
 	if *update {
 		data, err := json.MarshalIndent(got, "", "\t")
