@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"slices"
 
 	"tandem/internal/gguf"
 )
@@ -22,17 +23,21 @@ type Layout struct {
 	Digest         string // of all the rest: parts, layers, sizes of rows
 }
 
-// The beginning of a state file, as llama.h has it: LLAMA_STATE_SEQ_MAGIC and LLAMA_STATE_SEQ_VERSION.
+// The beginning of a state file, as llama.h has it (LLAMA_STATE_SEQ_MAGIC and LLAMA_STATE_SEQ_VERSION), and of
+// the checkpoints that llama-server adds to those of models that cannot be stepped back.
 const (
-	stateMagic   = 0x67677371 // "ggsq"
-	stateVersion = 4
+	stateMagic        = 0x67677371 // "ggsq"
+	stateVersion      = 4
+	checkpointMagic   = 0x504b4353 // "SCKP"
+	checkpointVersion = 1
 )
 
 // Limits of what a file may claim: far beyond what llama.cpp can write, and little work to refuse.
 const (
-	maxStateParts   = 8
-	maxStateStreams = 1 << 12
-	maxStateLayers  = 1 << 12
+	maxStateParts       = 8
+	maxStateStreams     = 1 << 12
+	maxStateLayers      = 1 << 12
+	maxStateCheckpoints = 1 << 10
 )
 
 // ReadLayout reads the structure of a state file that llama-server wrote. It skips the numbers
@@ -89,7 +94,7 @@ type stateReader struct {
 	form   stateForm
 }
 
-// layout reads the whole file: its head, and then one part for each cache of the model.
+// layout reads the whole file: its head, one part for each cache of the model, and the checkpoints.
 func (s *stateReader) layout() (Layout, error) {
 	magic, version := s.uint32(), s.uint32()
 	if s.err == nil && (magic != stateMagic || version != stateVersion) {
@@ -101,6 +106,8 @@ func (s *stateReader) layout() (Layout, error) {
 		switch {
 		case parts == maxStateParts:
 			s.fail("more than %d parts", maxStateParts)
+		case s.next() == checkpointMagic:
+			s.checkpoints()
 		case s.atRecurrentPart():
 			s.recurrent()
 		default:
@@ -130,6 +137,12 @@ func (s *stateReader) tokens() int {
 	return int(n)
 }
 
+// next is the next field, which is not passed over.
+func (s *stateReader) next() uint32 {
+	ahead := *s
+	return ahead.uint32()
+}
+
 // atRecurrentPart says which kind of part comes next. A recurrent one is one cell (1, its position, 0
 // sequences) and then its layers (0: not transposed), where an attention cache of one stream is
 // (1, cells, position of the first cell, 1 sequence).
@@ -145,6 +158,7 @@ func (s *stateReader) attention(l *Layout) {
 	streams := s.uint32()
 	if streams == 0 || streams > maxStateStreams {
 		s.fail("a cache of %d streams", streams)
+		return
 	}
 	used := 0
 	for range streams {
@@ -160,6 +174,7 @@ func (s *stateReader) attention(l *Layout) {
 		transposed, layers := s.uint32(), s.uint32()
 		if transposed > 1 || layers == 0 || layers > maxStateLayers {
 			s.fail("a cache of %d layers, transposed %d", layers, transposed)
+			return
 		}
 		s.note("attention cell %d layers %d rotated %d %d", s.form.cellBytes, layers, s.uint32(), s.uint32())
 		k := s.rows("k", cells, layers, false)
@@ -209,14 +224,14 @@ func (s *stateReader) rows(half string, cells int64, layers uint32, transposed b
 	return first.String()
 }
 
-// recurrent reads the part of a recurrent model's running state, the last in its file: for each
-// recurrent layer of the model one row of the short-term state, then likewise of the long-term one.
+// recurrent reads the part of a recurrent model's running state, the last one: for each recurrent
+// layer of the model one row of the short-term state, then likewise of the long-term one.
 func (s *stateReader) recurrent() {
 	cells := int64(s.uint32())
 	s.skip(1, 12) // position, sequences, transposed
 	s.note("recurrent of %d layers", s.uint32())
 	rows := 0
-	for ; s.err == nil && s.at < s.size; rows++ {
+	for ; s.err == nil && s.at < s.size && s.next() != checkpointMagic; rows++ {
 		if rows == 2*maxStateLayers {
 			s.fail("more than %d layers", maxStateLayers)
 		}
@@ -226,6 +241,25 @@ func (s *stateReader) recurrent() {
 	}
 	if rows%2 != 0 {
 		s.fail("a recurrent state of %d rows", rows)
+	}
+}
+
+// checkpoints passes over earlier states of what cannot be stepped back. How many there are depends on
+// the prompts that were computed, so they do not count for the layout.
+func (s *stateReader) checkpoints() {
+	_, version, count := s.uint32(), s.uint32(), s.uint32()
+	if version != checkpointVersion || count > maxStateCheckpoints {
+		s.fail("version %d of %d checkpoints", version, count)
+		return
+	}
+	for range count {
+		s.skip(1, 16) // tokens, first and last position
+		for range 3 { // of the model itself and of draft models
+			s.skip(1, int64(s.uint64()))
+		}
+	}
+	if s.at != s.size {
+		s.fail("more than checkpoints at its end")
 	}
 }
 
@@ -241,9 +275,12 @@ func (s *stateReader) fail(format string, args ...any) {
 
 // skip passes over a product of sizes.
 func (s *stateReader) skip(sizes ...int64) {
+	if slices.Contains(sizes, 0) {
+		return
+	}
 	n := int64(1)
 	for _, size := range sizes {
-		if size < 0 || (size > 0 && n > (s.size-s.at)/size) {
+		if size < 0 || n > (s.size-s.at)/size {
 			s.fail("it ends in the middle of a part")
 			return
 		}
