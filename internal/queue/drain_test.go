@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tandem/internal/jobs"
 )
 
@@ -239,5 +241,56 @@ func TestDeadline(t *testing.T) {
 	}
 	if err := <-cause; err != jobs.ErrDeadline {
 		t.Errorf("cause = %v", err)
+	}
+}
+
+// interposed lets a test come between a worker and the bucket of presences.
+type interposed struct {
+	jetstream.JetStream
+	beforeGet func()
+}
+
+func (i interposed) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := i.JetStream.KeyValue(ctx, bucket)
+	if bucket == BucketWorkers && err == nil {
+		kv = interposedBucket{kv, i.beforeGet}
+	}
+	return kv, err
+}
+
+type interposedBucket struct {
+	jetstream.KeyValue
+	beforeGet func()
+}
+
+func (b interposedBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	b.beforeGet()
+	return b.KeyValue.Get(ctx, key)
+}
+
+// A worker that is stopped while it starts, when its presence is out and not yet read back, takes it along.
+func TestStoppedBetweenPutAndGet(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.prepare(jobs.RoleDecode, 1, answer)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := 0
+	s.conn.js = interposed{s.conn.js, func() {
+		list, err := r.Workers(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		seen = len(list)
+		cancel()
+	}}
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run = %v, want no error of a worker that is told to stop while it starts", err)
+	}
+	if seen != 1 {
+		t.Errorf("%d presences before the worker read its own, want 1", seen)
+	}
+	if list, err := r.Workers(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("presence after the end: %+v, %v", list, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,11 +45,32 @@ func newFleet(model string, timing Timing, now time.Time) *fleet {
 	}
 }
 
+// begin sets the time from which workers are waited for.
+func (f *fleet) begin(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alone = now
+}
+
 // census returns the present view and a channel that is closed when it changes.
 func (f *fleet) census() (census, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.view, f.changed
+}
+
+// peers lists the live workers of the model but one, in the order of role and worker.
+func (f *fleet) peers(but string) []Presence {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []Presence
+	for _, s := range f.seen {
+		if p := s.presence; p.Live() && p.Model == f.model && p.Worker != but {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, inOrder)
+	return list
 }
 
 // note takes a sign of life; a nil presence is a worker's farewell.

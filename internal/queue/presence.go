@@ -38,7 +38,10 @@ type Presence struct {
 	HTTP          string             `json:"http,omitempty"` // address of its HTTP API
 	Version       string             `json:"version,omitempty"`
 	Handover      []jobs.Kind        `json:"handover,omitempty"`
-	SkewSeconds   float64            `json:"skew_seconds"` // its wall clock minus the NATS server's
+	Fingerprint   *jobs.Fingerprint  `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
+	NoState       string             `json:"no_state,omitempty"`      // why it moves none, with the remedy
+	StoppedPairs  []string           `json:"stopped_pairs,omitempty"` // machines from which it takes no KV states, until an operator clears that
+	SkewSeconds   float64            `json:"skew_seconds"`            // its wall clock minus the NATS server's
 	Started       time.Time          `json:"started"`
 	Rates         map[string]float64 `json:"rates,omitempty"` // measured, per second; the name says what
 }
@@ -90,9 +93,12 @@ func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error
 			present[msg.Subject] = p
 		}
 	}
-	return slices.SortedFunc(maps.Values(present), func(a, b Presence) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Worker, b.Worker))
-	}), nil
+	return slices.SortedFunc(maps.Values(present), inOrder), nil
+}
+
+// inOrder is the order of role, model and worker.
+func inOrder(a, b Presence) int {
+	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Worker, b.Worker))
 }
 
 // beat publishes the worker's presence regularly, and when asked to, until ctx ends.

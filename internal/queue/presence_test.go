@@ -39,3 +39,40 @@ func TestWorkersWhilePresencesExpire(t *testing.T) {
 		t.Errorf("at most %d workers at once, so nothing was shown", most)
 	}
 }
+
+// A worker knows the others that serve its model, what they say of their KV states included, and not itself.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	states := func(build string) func(*WorkerConfig) {
+		return func(c *WorkerConfig) {
+			c.Machine = build
+			c.Describe = func() Presence {
+				return Presence{State: StateReady, Slots: 1, Fingerprint: &jobs.Fingerprint{Build: build}, StoppedPairs: []string{"spark-9"}}
+			}
+		}
+	}
+	down := func(c *WorkerConfig) { c.Describe = func() Presence { return Presence{State: StateDown} } }
+	other := func(c *WorkerConfig) { c.Model = "other:1b" }
+	s := r.prepare(jobs.RolePrefill, 1, passOn, states("here"))
+	if list := s.Peers(); len(list) != 0 {
+		t.Errorf("peers before the start: %+v", list)
+	}
+	s.begin()
+	r.start(jobs.RolePrefill, 1, passOn, states("beside"))
+	mac := r.start(jobs.RoleDecode, 1, answer, states("mac"))
+	r.start(jobs.RoleDecode, 1, answer, down)
+	r.start(jobs.RoleDecode, 1, answer, other)
+	r.present("five workers", func(list []Presence) bool { return len(list) == 5 })
+	r.eventually("two peers", func() bool { return len(s.Peers()) == 2 })
+	for i, want := range []string{"mac", "beside"} { // decode comes before prefill
+		p := s.Peers()[i]
+		if p.Machine != want || p.Fingerprint == nil || p.Fingerprint.Build != want || len(p.StoppedPairs) != 1 || p.StoppedPairs[0] != "spark-9" {
+			t.Errorf("peer %d = %+v, want that on %s", i, p, want)
+		}
+	}
+	if err := mac.stop(); err != nil {
+		t.Error(err)
+	}
+	r.eventually("one peer", func() bool { return len(s.Peers()) == 1 })
+}

@@ -117,11 +117,15 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{}),
-		breaker: newBreaker(), lookLimit: lookLimit,
+		breaker: newBreaker(), lookLimit: lookLimit, fleet: newFleet(cfg.Model, c.timing, time.Now()),
 	}
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w, nil
 }
+
+// Peers lists the other live workers of the model, of both roles, as they were last heard. There are none
+// before Run.
+func (w *Worker) Peers() []Presence { return w.fleet.peers(w.cfg.ID) }
 
 // Changed publishes the worker's presence now rather than at the next beat.
 func (w *Worker) Changed() {
@@ -211,7 +215,7 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 		}
 	}
 	w.started = time.Now()
-	w.fleet = newFleet(w.cfg.Model, w.c.timing, w.started)
+	w.fleet.begin(w.started)
 	if w.cfg.Role == jobs.RolePrefill {
 		w.gate = &gate{
 			slots: func() (int, <-chan struct{}) { view, changed := w.fleet.census(); return view.decodeSlots, changed },

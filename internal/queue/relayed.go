@@ -1,0 +1,31 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// Relayed says which of these jobs of a model still have a decode message: those are true in the answer. It is one
+// question to the server, or one for each 100,000 jobs that wait at decode.
+func (c *Conn) Relayed(ctx context.Context, model string, ids []string) (map[string]bool, error) {
+	stream, err := c.stream(ctx, StreamRelay)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(jobs.JobFilter(jobs.StageDecode, model, "*")))
+	if err != nil {
+		return nil, c.failed(ctx, err, "look for decode messages in stream %s", StreamRelay)
+	}
+	relayed := map[string]bool{}
+	for _, id := range ids {
+		for _, class := range jobs.Classes {
+			if info.State.Subjects[jobs.JobSubject(jobs.StageDecode, model, class, id)] > 0 {
+				relayed[id] = true
+			}
+		}
+	}
+	return relayed, nil
+}
