@@ -36,6 +36,10 @@ test: engines jsclient ## every test, under the race detector, with real NATS, O
 test-short: ## only the packages that need no engine: seconds, for the edit loop
 	$(GOTEST) $$(go list ./... | grep -vE '^tandem/(internal/(app|llamacpp|ollama|standin)|test)(/|$$)')
 
+.PHONY: test-engines
+test-engines: engines ## the whole matrix of hand-overs: every shape of model, prompt lengths to 8,000, one slot and four
+	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m ./test/engines
+
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
 	@tools/needs.sh $(DEPLOY_NEEDS) shellcheck
