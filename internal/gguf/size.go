@@ -23,6 +23,10 @@ const (
 	tokenBytes = 4 // in the file's list of token ids
 )
 
+// checkpoints is how many copies of what cannot be stepped back llama-server adds to a state, at most: two of
+// the end of each computation, and one more where a shared prefix ended that was computed by itself.
+const checkpoints = 5
+
 // StateBytes is the size of a KV state: for each token, and beside that at most. The cache types are
 // llama.cpp's names (f16, q8_0, …); 0, 0 if they or the architecture are not known.
 func (h *Header) StateBytes(cacheK, cacheV string) (perToken, fixed int64) {
@@ -50,13 +54,14 @@ func (h *Header) StateBytes(cacheK, cacheV string) (perToken, fixed int64) {
 		perToken += c.cellBytes
 		fixed += partBytes + layerBytes*int64(len(c.tokens))
 	}
+	var kept int64 // of what cannot be stepped back
 	if len(c.window) > 0 {
-		fixed += partBytes + layerBytes*int64(len(c.window)) + c.width*(window+c.cellBytes)
+		kept += partBytes + layerBytes*int64(len(c.window)) + c.width*(window+c.cellBytes)
 	}
 	if c.states > 0 {
-		fixed += partBytes + c.states*(layerBytes+4*c.state)
+		kept += partBytes + c.states*(layerBytes+4*c.state)
 	}
-	return perToken, fixed
+	return perToken, fixed + kept*(1+checkpoints)
 }
 
 // cache works out what is kept, as llama.cpp's n_embd_k_gqa, n_embd_v_gqa, n_embd_r and n_embd_s do.

@@ -20,11 +20,12 @@ const (
 	FeedbackModel = "gpt-oss:120b"
 )
 
-// Models gives the usual stand-ins: one model of each kind of tokenizer.
+// Models gives the usual stand-ins, in the shapes of the models whose place they take: experts, and a sliding
+// window. There is one of each kind of tokenizer.
 func Models() map[string]tinymodel.Spec {
 	return map[string]tinymodel.Spec{
-		CodeModel:     tinymodel.Tiny(tinymodel.BPE),
-		FeedbackModel: tinymodel.Tiny(tinymodel.SentencePiece),
+		CodeModel:     tinymodel.TinyShape(tinymodel.Qwen3MoE, tinymodel.BPE),
+		FeedbackModel: tinymodel.TinyShape(tinymodel.GPTOSS, tinymodel.SentencePiece),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Version changes whenever the bytes written for some Spec change. Caches of generated files are keyed by it.
@@ -19,8 +20,20 @@ const Version = 1
 // Shape is a model architecture, by llama.cpp's name for it.
 type Shape string
 
-// Llama is the plain dense transformer: full attention with rotary positions, gated feed-forward.
-const Llama Shape = "llama"
+const (
+	// Llama is the plain dense transformer: full attention with rotary positions, gated feed-forward.
+	Llama Shape = "llama"
+	// Qwen3MoE is the shape of Qwen3-Coder-30B: queries and keys are normalised, and a router chooses experts.
+	Qwen3MoE Shape = "qwen3moe"
+	// GPTOSS is the shape of gpt-oss-120b: every other layer attends to a sliding window of 128 tokens; attention
+	// sinks, biases, experts, rotary positions stretched by YaRN.
+	GPTOSS Shape = "gpt-oss"
+	// GraniteHybrid is the shape of Granite 4: every other layer is recurrent (Mamba-2) in place of attention.
+	GraniteHybrid Shape = "granitehybrid"
+)
+
+// Shapes are all of them.
+func Shapes() []Shape { return []Shape{Llama, Qwen3MoE, GPTOSS, GraniteHybrid} }
 
 // Tokenizer is the kind of vocabulary. The two kinds differ in what a hand-over of text may break: see BPE and SentencePiece.
 type Tokenizer string
@@ -49,23 +62,33 @@ type Spec struct {
 	Tokenizer Tokenizer
 	Weights   Weights
 	Layers    int
-	Width     int // of the residual stream; a multiple of Heads, and of 32
+	Width     int // of the residual stream; a multiple of 32 × Heads, so that a quantised cache can hold a head
 	Heads     int // attention heads; a multiple of KVHeads
 	KVHeads   int // heads that share one key and value
-	FF        int // width of the feed-forward layer; a multiple of 32
+	FF        int // width of the feed-forward layer, or of each expert; a multiple of 32
 	Context   int // tokens the header promises
 	Seed      uint64
 }
 
-// Tiny is a model of about 4 MB that prefills thousands of tokens a second on one core.
-func Tiny(t Tokenizer) Spec {
-	return Spec{Shape: Llama, Tokenizer: t, Weights: F32, Layers: 2, Width: 64, Heads: 2, KVHeads: 1, FF: 128, Context: 32768, Seed: 1}
+// Tiny is a llama model of about 4 MB that prefills thousands of tokens a second on one core.
+func Tiny(t Tokenizer) Spec { return TinyShape(Llama, t) }
+
+// TinyShape is Tiny in another shape. It is as fast, and at most 5 MB.
+func TinyShape(shape Shape, t Tokenizer) Spec {
+	return Spec{Shape: shape, Tokenizer: t, Weights: F32, Layers: 2, Width: 64, Heads: 2, KVHeads: 1, FF: 128, Context: 32768, Seed: 1}
 }
 
-// Visible is a model of about 120 million parameters (140 MB), large enough that its prefill takes visible time:
-// around a hundred tokens a second on one core.
-func Visible(t Tokenizer) Spec {
-	return Spec{Shape: Llama, Tokenizer: t, Weights: Q8, Layers: 12, Width: 768, Heads: 12, KVHeads: 4, FF: 3584, Context: 32768, Seed: 1}
+// Visible is a llama model of about 120 million parameters (140 MB), large enough that its prefill takes visible
+// time: around a hundred tokens a second on one core.
+func Visible(t Tokenizer) Spec { return VisibleShape(Llama, t) }
+
+// VisibleShape is Visible in another shape.
+func VisibleShape(shape Shape, t Tokenizer) Spec {
+	s := Spec{Shape: shape, Tokenizer: t, Weights: Q8, Layers: 12, Width: 768, Heads: 12, KVHeads: 4, FF: 3584, Context: 32768, Seed: 1}
+	if shape == Qwen3MoE || shape == GPTOSS {
+		s.FF /= expertsUsed
+	}
+	return s
 }
 
 // Validate says which field of s cannot be.
@@ -75,15 +98,15 @@ func (s Spec) Validate() error {
 		value, unit int
 	}{
 		{"Layers", s.Layers, 1}, {"KVHeads", s.KVHeads, 1}, {"Heads", s.Heads, s.KVHeads}, {"FF", s.FF, q8Block}, {"Context", s.Context, 1},
-		{"Width", s.Width, q8Block}, {"Width", s.Width, 2 * s.Heads},
+		{"Width", s.Width, q8Block * s.Heads},
 	} {
 		if f.value <= 0 || f.unit <= 0 || f.value%f.unit != 0 {
 			return fmt.Errorf("model spec: %s is %d, want a positive multiple of %d", f.name, f.value, max(f.unit, 1))
 		}
 	}
 	switch {
-	case s.Shape != Llama:
-		return fmt.Errorf("model spec: Shape is %q, want %q", s.Shape, Llama)
+	case !slices.Contains(Shapes(), s.Shape):
+		return fmt.Errorf("model spec: Shape is %q, want one of %q", s.Shape, Shapes())
 	case s.Tokenizer != BPE && s.Tokenizer != SentencePiece:
 		return fmt.Errorf("model spec: Tokenizer is %q, want %q or %q", s.Tokenizer, BPE, SentencePiece)
 	case s.Weights != F32 && s.Weights != Q8:

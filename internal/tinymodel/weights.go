@@ -14,7 +14,8 @@ const (
 	queryKey    = 2.0 // attention picks single positions; at 1 it is near an average over all of them
 	attention   = 2.0 // the context outweighs the last token
 	feedForward = 2.0
-	logits      = 4.0 // standard deviation of a logit
+	logits      = 4.0  // standard deviation of a logit
+	timeStep    = -2.0 // of a recurrent layer, before softplus
 )
 
 // Channel 0 of the residual stream is the same for all tokens and positions: the embedding sets it and no block
@@ -25,7 +26,8 @@ const (
 	forbidden = -1000
 )
 
-// tensor is one matrix or vector. dims[0] is the length of a row, as GGUF counts. fill sets row i.
+// tensor is one vector, matrix, or stack of matrices. dims[0] is the length of a row, as GGUF counts. fill sets
+// row i of a matrix.
 type tensor struct {
 	name string
 	dims []int
@@ -45,10 +47,11 @@ func (w Weights) number() uint32 {
 const q8Block = 32
 
 func (t tensor) rows() int {
-	if len(t.dims) == 1 {
-		return 1
+	n := 1
+	for _, d := range t.dims[1:] {
+		n *= d
 	}
-	return t.dims[1]
+	return n
 }
 
 // bytes is the tensor's size in the file, without padding.
@@ -64,8 +67,9 @@ func (t tensor) bytes() int {
 func (t tensor) write(w io.Writer, seed uint64) error {
 	r := newRand(seed, t.name)
 	row, b := make([]float32, t.dims[0]), []byte(nil)
+	matrix := append(t.dims, 1)[1] // rows of one
 	for i := range t.rows() {
-		t.fill(r, i, row)
+		t.fill(r, i%matrix, row)
 		if b = b[:0]; t.kind == Q8 {
 			b = appendQ8(b, row)
 		} else {
@@ -137,12 +141,38 @@ func ones(_ *rand.PCG, _ int, row []float32) {
 	}
 }
 
+func constantly(v float32) func(*rand.PCG, int, []float32) {
+	return func(_ *rand.PCG, _ int, row []float32) {
+		for i := range row {
+			row[i] = v
+		}
+	}
+}
+
+// decay gives each head of a recurrent layer a memory four times as long as the head before it has, from a few
+// tokens to some thousands; then it begins again.
+func decay(_ *rand.PCG, i int, row []float32) {
+	for j := range row {
+		row[j] = -1 / float32(int(1)<<(2*(i%6)))
+	}
+}
+
 // matrix gives a layer that multiplies the size of its input by scale. Outputs to the residual stream leave channel 0 alone.
 func matrix(in int, scale float64, toResidual bool) func(*rand.PCG, int, []float32) {
 	return func(r *rand.PCG, i int, row []float32) {
 		uniform(r, row, scale/math.Sqrt(float64(in)))
 		if toResidual && i == 0 {
 			clear(row)
+		}
+	}
+}
+
+// bias gives small random numbers. One that is added to the residual stream leaves channel 0 alone.
+func bias(toResidual bool) func(*rand.PCG, int, []float32) {
+	return func(r *rand.PCG, _ int, row []float32) {
+		uniform(r, row, 0.1)
+		if toResidual {
+			row[0] = 0
 		}
 	}
 }
