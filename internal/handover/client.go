@@ -2,45 +2,138 @@ package handover
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/netip"
+	"os"
 	"time"
 
 	"tandem/internal/jobs"
 )
 
+const (
+	defaultStall = 5 * time.Second
+	connectLimit = 5 * time.Second  // for a connection, and again for TLS
+	keepIdle     = 30 * time.Second // connections between fetches
+)
+
 // ClientConfig describes a [Client].
 type ClientConfig struct {
-	Allow  []netip.Prefix // where states may be fetched from; empty: loopback, link-local and private addresses
+	Allow  []netip.Prefix // where states may be fetched from; empty: loopback, link-local, private and shared (100.64.0.0/10) addresses
 	CAFile string         // PEM, for HTTPS; empty: the system's
 	Stall  time.Duration  // silence after which a transfer is abandoned; default 5 s
-	Log    *slog.Logger
+	Log    *slog.Logger   // may be nil
 }
 
-// Client fetches states.
-type Client struct{}
+// Client fetches states. It is safe for concurrent use.
+type Client struct {
+	transport *http.Transport
+	stall     time.Duration
+	log       *slog.Logger
 
-// NewClient returns a client.
-func NewClient(c ClientConfig) (*Client, error) { return nil, errors.New("not built yet") }
+	write func(*os.File, []byte) (int, error) // tests fail here as a disk does
+}
+
+// NewClient returns a client. Close it when it is not used any more.
+func NewClient(c ClientConfig) (*Client, error) {
+	if c.Stall <= 0 {
+		c.Stall = defaultStall
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if len(c.Allow) == 0 {
+		c.Allow = defaultAllow()
+	}
+	var roots *x509.CertPool
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "read the certificate authority of KV state transfers: %w", err)
+		}
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "%s holds no certificate in PEM form", c.CAFile)
+		}
+	}
+	dialer := &net.Dialer{Timeout: connectLimit, ControlContext: guard(c.Allow)}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &Client{
+		// The transport is used by itself: an http.Client would follow redirects, and put the URL into its errors.
+		transport: &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: roots},
+			TLSHandshakeTimeout:    connectLimit,
+			Protocols:              protocols,
+			DisableCompression:     true,
+			MaxIdleConnsPerHost:    4,
+			IdleConnTimeout:        keepIdle,
+			MaxResponseHeaderBytes: maxHeader,
+		},
+		stall: c.Stall, log: c.Log, write: (*os.File).Write,
+	}, nil
+}
+
+// Close closes connections that are kept for further fetches.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Fetched is a state that has arrived, whole and verified.
 type Fetched struct {
 	Path     string
 	Bytes    int64
-	Duration time.Duration // of the transfer
+	Duration time.Duration // of the transfer, until the digest was compared
 	Resumed  int           // times that it was broken and went on
 }
 
-// Fetch fetches a state into a file of dir whose name begins with prefix. Progress is called for every piece. An
-// error is a *jobs.HandoverError, or the context's cause; no file is left then.
+// Fetch fetches a state into a file of dir whose name begins with prefix. The file can be read by its owner only,
+// and by the group of a folder in which the group may write. Progress, which may be nil, is called for every
+// piece. An error is a *jobs.HandoverError, or the context's cause; no file is left then.
 func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (Fetched, error) {
-	return Fetched{}, errors.New("not built yet")
+	start := time.Now()
+	u, err := checkURL(s)
+	if err != nil {
+		return Fetched{}, err
+	}
+	target, err := newTarget(dir, prefix, s.Bytes, c.write)
+	if err != nil {
+		return Fetched{}, err
+	}
+	if progress == nil {
+		progress = func() {}
+	}
+	t := &transfer{client: c, state: s, url: u, target: target, progress: progress}
+	err = t.run(ctx)
+	if err == nil {
+		err = target.keep()
+	}
+	if err != nil {
+		target.discard()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return Fetched{}, err
+	}
+	return Fetched{Path: target.path(), Bytes: s.Bytes, Duration: time.Since(start), Resumed: t.resumed}, nil
 }
 
 // Done tells the prefill worker that a state is not needed any more. It is only a courtesy: the lease ends
 // anyway when the job's message is gone.
-func (c *Client) Done(ctx context.Context, s *jobs.State) error { return nil }
-
-// Sweep removes files that an earlier run left behind.
-func Sweep(dir, prefix string) (removed int, err error) { return 0, nil }
+func (c *Client) Done(ctx context.Context, s *jobs.State) error {
+	u, err := checkURL(s)
+	if err != nil {
+		return err
+	}
+	answer, err := c.call(ctx, request{method: http.MethodDelete, url: u, token: s.Token, limit: c.stall})
+	if err == nil {
+		answer.close()
+		err = answer.failure()
+	}
+	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailNotFound {
+		return nil // which is what was asked for
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package handover
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"syscall"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+var errSilent = errors.New("no byte came")
+
+// request is one request for a state.
+type request struct {
+	method string
+	url    *url.URL
+	token  string
+	from   int64         // first byte wanted
+	limit  time.Duration // of silence, once there is a connection
+}
+
+// answer is the beginning of an answer, within its limit. It must be closed.
+type answer struct {
+	*http.Response
+	host   string
+	limit  time.Duration
+	ctx    context.Context // its cause is errSilent if the limit was passed
+	cancel context.CancelCauseFunc
+	watch  *time.Timer
+}
+
+// call sends a request. An error is a *jobs.HandoverError.
+func (c *Client) call(ctx context.Context, r request) (*answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watch := time.AfterFunc(time.Hour, func() { cancel(errSilent) })
+	watch.Stop() // until there is a connection, which has its own limits
+	a := &answer{host: r.url.Host, limit: r.limit, ctx: ctx, cancel: cancel, watch: watch}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { watch.Reset(r.limit) }}
+	req := (&http.Request{Method: r.method, URL: r.url, Host: r.url.Host, Header: http.Header{
+		"Authorization": {"Bearer " + r.token}, "User-Agent": {"tandem"},
+	}}).WithContext(httptrace.WithClientTrace(ctx, trace))
+	if r.from > 0 {
+		req.Header.Set("Range", rangeFrom(r.from))
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		defer a.close()
+		return nil, a.noAnswer(err)
+	}
+	a.Response = resp
+	return a, nil
+}
+
+func (a *answer) close() {
+	a.watch.Stop()
+	if a.Response != nil {
+		_ = a.Body.Close()
+	}
+	a.cancel(nil)
+}
+
+// Read reads from the body, for as long as bytes come.
+func (a *answer) Read(p []byte) (int, error) {
+	a.watch.Reset(a.limit)
+	n, err := a.Body.Read(p)
+	a.watch.Stop() // what happens between two reads is not the sender's fault
+	return n, err
+}
+
+// silent reports whether the limit was passed.
+func (a *answer) silent() bool { return context.Cause(a.ctx) == errSilent }
+
+func (a *answer) tooSlow() error {
+	return jobs.HandoverErrorf(jobs.FailTooSlow, "%s sent nothing for %s; look at the network between the machines, and at the prefill machine's load", a.host, a.limit)
+}
+
+// noAnswer says why a request was not answered.
+func (a *answer) noAnswer(err error) error {
+	if a.silent() {
+		return a.tooSlow()
+	}
+	if err := refused(err, a.host); err != nil {
+		return err
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return jobs.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s has no certificate that is trusted here; give --handover-ca: %w", a.host, err)
+	}
+	return jobs.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s cannot be reached; see that it runs and that its port is open: %w", a.host, cause(err))
+}
+
+// failure says what an answer's status means, or nil if it is a success.
+func (a *answer) failure() error {
+	switch code := a.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code >= 300 && code < 400:
+		return jobs.HandoverErrorf(jobs.FailRefusedURL, "%s answers with a redirect (%d), and none is followed; point --handover-url at the prefill worker itself", a.host, code)
+	case code == http.StatusNotFound || code == http.StatusGone:
+		return jobs.HandoverErrorf(jobs.FailNotFound, "%s does not know the KV state: its lease ended, or the worker was restarted", a.host)
+	case code == http.StatusRequestedRangeNotSatisfiable:
+		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has fewer bytes of the KV state than were promised", a.host)
+	default:
+		return jobs.HandoverErrorf(jobs.FailUnreachable, "%s answers with HTTP status %d; see its log", a.host, code)
+	}
+}
+
+// cause is the part of a network error that may be shown: net/http puts what it does not understand into
+// its messages, which may be anything that the other side sent.
+func cause(err error) error {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return e
+	}
+	return errBroken
+}
+
+var errBroken = errors.New("the connection broke, or the answer is not HTTP")

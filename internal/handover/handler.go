@@ -1,0 +1,188 @@
+package handover
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	statePath  = "/state/"
+	digestPath = "/digest" // below a state's
+
+	wantState  = "state"
+	wantDigest = "digest"
+
+	// digestWait is how long a request waits for a digest before it is told to ask again, so that
+	// neither side waits for an answer of which nobody knows whether it will come.
+	digestWait = 10 * time.Second
+	// sendLimit is how long a receiver may take for pieceSent bytes: slower than 70 kB/s is of no use to anybody.
+	sendLimit = time.Minute
+	pieceSent = 4 << 20
+)
+
+// handler answers requests for states.
+type handler struct {
+	leases *leases
+	log    *slog.Logger
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	out := &sending{ResponseWriter: w, control: http.NewResponseController(w)}
+	leave, open := h.leases.enter()
+	if !open {
+		notFound(out)
+		return
+	}
+	defer leave()
+	if r.ContentLength != 0 { // nothing here takes a body; it shall not be waited for
+		_ = out.control.SetReadDeadline(start.Add(headerLimit))
+	}
+	job, want := h.answer(out, r)
+	h.log.Debug("KV state request", "job", job, "wanted", want, "method", r.Method, "from", r.RemoteAddr,
+		"status", out.status, "bytes", out.sent, "took", time.Since(start))
+}
+
+// answer answers, and says for the log what was asked for.
+func (h *handler) answer(w *sending, r *http.Request) (job, want string) {
+	id, want := splitPath(r.URL.Path)
+	s := h.leases.find(id, bearer(r.Header.Get("Authorization")))
+	if s == nil || want == "" {
+		notFound(w)
+		return "", "nothing that is here"
+	}
+	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch {
+	case want == wantDigest && reading:
+		sendDigest(w, r, s)
+	case want == wantState && reading:
+		if err := sendState(w, r, s); err != nil {
+			h.log.Warn("the file of a KV state cannot be read, and is dropped", "job", s.jobID, "error", err)
+			h.leases.drop(s)
+		}
+	case want == wantState && r.Method == http.MethodDelete:
+		h.leases.drop(s)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+	return s.jobID, want
+}
+
+// splitPath cuts a request's path into the id of a state and what is wanted of it, which is nothing for
+// any other path.
+func splitPath(path string) (id, want string) {
+	id, ok := strings.CutPrefix(path, statePath)
+	if !ok {
+		return "", ""
+	}
+	want = wantState
+	if short, ok := strings.CutSuffix(id, digestPath); ok {
+		id, want = short, wantDigest
+	}
+	if id == "" || strings.Contains(id, "/") {
+		return "", ""
+	}
+	return id, want
+}
+
+// bearer is the token of an Authorization header, or nothing.
+func bearer(header string) string {
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return token
+}
+
+func notFound(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.WriteHeader(http.StatusNotFound)
+}
+
+// sendState sends the file or a range of it. An error says why there is none.
+func sendState(w *sending, r *http.Request, s *lease) error {
+	file, err := os.Open(s.path)
+	if err != nil {
+		notFound(w)
+		return err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !os.SameFile(info, s.file) || info.Size() != s.bytes {
+		notFound(w)
+		return os.ErrNotExist
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", time.Time{}, file)
+	return nil
+}
+
+// sendDigest waits for the digest, for a while.
+func sendDigest(w *sending, r *http.Request, s *lease) {
+	wait := time.NewTimer(digestWait)
+	defer wait.Stop()
+	select {
+	case <-s.digest.ready:
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, s.digest.hex) // an error is the client's
+	case <-wait.C:
+		w.WriteHeader(http.StatusAccepted)
+	case <-s.released.Done():
+		notFound(w)
+	case <-r.Context().Done():
+	}
+}
+
+// sending is a response that is counted, and that may take as long as it needs while the receiver
+// takes its pieces in time.
+type sending struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	status  int
+	sent    int64
+}
+
+// Unwrap is for http.ResponseController.
+func (w *sending) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader notes the status.
+func (w *sending) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *sending) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.sent += int64(n)
+	return n, err
+}
+
+// ReadFrom sends a file by pieces. Where the system can, each goes from the page cache to the network
+// without being copied, for which the reader must be seen to be a file.
+func (w *sending) ReadFrom(src io.Reader) (total int64, err error) {
+	whole, ok := src.(*io.LimitedReader)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{w}, src)
+	}
+	for whole.N > 0 {
+		if err := w.control.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
+			return total, err
+		}
+		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, pieceSent)}
+		n, err := io.Copy(w.ResponseWriter, piece)
+		total += n
+		w.sent += n
+		whole.N -= n
+		if err != nil || n == 0 {
+			return total, err
+		}
+	}
+	return total, nil
+}

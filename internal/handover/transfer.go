@@ -1,0 +1,268 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+const (
+	// maxBroken is how often in a row a transfer may break without moving worthwhile bytes. Between two
+	// attempts firstPause is waited, doubled each time.
+	maxBroken  = 4
+	worthwhile = 1 << 20
+	firstPause = 100 * time.Millisecond
+	// slowestHash, in bytes a second, bounds the waiting for a digest: half a minute, and what the
+	// slowest processor takes for the file.
+	slowestHash = 50 << 20
+	digestPause = 100 * time.Millisecond
+)
+
+// transfer is one state on its way.
+type transfer struct {
+	client   *Client
+	state    *jobs.State
+	url      *url.URL
+	target   *target
+	progress func()
+	resumed  int
+}
+
+// brokenError is a transfer that may go on where it broke.
+type brokenError struct{ error }
+
+func (e brokenError) Unwrap() error { return e.error }
+
+// run moves the bytes and compares their digest.
+func (t *transfer) run(ctx context.Context) error {
+	hash := newHasher()
+	defer hash.close()
+	err := t.retry(ctx, func() error { return t.move(ctx, hash) })
+	if err != nil {
+		return err
+	}
+	sum := hash.sum()
+	var want string
+	err = t.retry(ctx, func() (err error) {
+		want, err = t.askDigest(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if sum != want {
+		return jobs.HandoverErrorf(jobs.FailDigest, "the KV state of %s from %s is not the one that was written: its SHA-256 differs; test the memory and network of both machines if this goes on", size(t.state.Bytes), t.url.Host)
+	}
+	return nil
+}
+
+// retry repeats what broke, as long as it gets on, and not at all before the first byte: a worker that
+// was restarted does not know the state any more.
+func (t *transfer) retry(ctx context.Context, f func() error) error {
+	for broken := 1; ; broken++ {
+		before := t.target.size
+		err := f()
+		b, ok := errors.AsType[brokenError](err)
+		if !ok {
+			return err
+		}
+		if t.target.size-before >= worthwhile {
+			broken = 1
+		}
+		if t.target.size == 0 || broken > maxBroken {
+			return b.error
+		}
+		t.client.log.Debug("the transfer of a KV state broke and is taken up again", "at", t.target.size, "of", t.state.Bytes, "error", b.error)
+		if err := pause(ctx, firstPause<<(broken-1)); err != nil {
+			return err
+		}
+	}
+}
+
+// move fetches what is missing.
+func (t *transfer) move(ctx context.Context, hash *hasher) error {
+	from := t.target.size
+	missing := t.state.Bytes - from
+	if missing == 0 {
+		return nil
+	}
+	a, err := t.client.call(ctx, request{method: http.MethodGet, url: t.url, token: t.state.Token, from: from, limit: t.client.stall})
+	if err != nil {
+		return orBroken(err)
+	}
+	defer a.close()
+	if err := t.checkHead(a, from); err != nil {
+		return orBroken(err)
+	}
+	if from > 0 {
+		t.resumed++
+	}
+	for missing > 0 {
+		buf := hash.buffer()
+		n, err := t.fill(a, buf[:min(missing, int64(len(buf)))])
+		hash.add(buf[:n])
+		if werr := t.target.write(buf[:n]); werr != nil {
+			return werr
+		}
+		if missing -= int64(n); err != nil && missing > 0 {
+			if a.silent() {
+				return a.tooSlow()
+			}
+			return brokenError{jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s; see that the prefill worker at %s still runs", size(t.target.size), size(t.state.Bytes), t.url.Host)}
+		}
+	}
+	var more [1]byte // reading to the end also keeps the connection
+	if n, _ := io.ReadFull(a, more[:]); n > 0 {
+		return t.tooMuch()
+	}
+	return nil
+}
+
+// fill reads until the piece is full, or an error.
+func (t *transfer) fill(a *answer, piece []byte) (n int, err error) {
+	for n < len(piece) && err == nil {
+		var got int
+		if got, err = a.Read(piece[n:]); got > 0 {
+			t.progress()
+		}
+		n += got
+	}
+	return n, err
+}
+
+// checkHead compares what an answer promises with what is missing.
+func (t *transfer) checkHead(a *answer, from int64) error {
+	if err := a.failure(); err != nil {
+		return err
+	}
+	missing := t.state.Bytes - from
+	if a.ContentLength > missing {
+		return t.tooMuch()
+	}
+	switch {
+	case a.ContentLength >= 0 && a.ContentLength < missing:
+		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, size(from+a.ContentLength), size(t.state.Bytes))
+	case from == 0 && a.StatusCode == http.StatusOK:
+		return nil
+	case from == 0 || a.StatusCode != http.StatusPartialContent:
+		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", size(from), size(t.state.Bytes), t.url.Host, a.StatusCode)
+	}
+	if first, last, total, ok := parseContentRange(a.Header.Get("Content-Range")); !ok || first != from || last != t.state.Bytes-1 || total != t.state.Bytes {
+		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", size(from), size(t.state.Bytes), t.url.Host)
+	}
+	return nil
+}
+
+func (t *transfer) tooMuch() error {
+	return jobs.HandoverErrorf(jobs.FailTruncated, "%s sends more than the %s that were promised; it is not the KV state", t.url.Host, size(t.state.Bytes))
+}
+
+// askDigest asks for the digest until it is there.
+func (t *transfer) askDigest(ctx context.Context) (string, error) {
+	until := time.Now().Add(30*time.Second + time.Duration(t.state.Bytes/slowestHash)*time.Second)
+	for {
+		sum, err := t.digest(ctx)
+		if err != nil {
+			return "", err
+		}
+		t.progress()
+		if sum != "" {
+			return sum, nil
+		}
+		if time.Now().After(until) {
+			return "", jobs.HandoverErrorf(jobs.FailTooSlow, "%s has not computed the digest of %s yet; look at the load of the prefill machine", t.url.Host, size(t.state.Bytes))
+		}
+		if err := pause(ctx, digestPause); err != nil {
+			return "", err
+		}
+	}
+}
+
+// digest asks once; an empty one is not computed yet.
+func (t *transfer) digest(ctx context.Context) (string, error) {
+	a, err := t.client.call(ctx, request{
+		method: http.MethodGet, url: t.url.JoinPath(digestPath), token: t.state.Token, limit: digestWait + t.client.stall,
+	})
+	if err != nil {
+		return "", orBroken(err)
+	}
+	defer a.close()
+	if err := a.failure(); err != nil {
+		return "", orBroken(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(a, 1024))
+	switch {
+	case a.silent():
+		return "", a.tooSlow()
+	case err != nil:
+		return "", brokenError{jobs.HandoverErrorf(jobs.FailUnreachable, "the connection with %s broke before the digest came", t.url.Host)}
+	case a.StatusCode == http.StatusAccepted:
+		return "", nil
+	}
+	sum, ok := parseDigest(text)
+	if !ok {
+		return "", jobs.HandoverErrorf(jobs.FailDigest, "%s answers with %d bytes that are no SHA-256; run the same version on both machines", t.url.Host, len(text))
+	}
+	return sum, nil
+}
+
+// orBroken marks failures that another attempt may not have.
+func orBroken(err error) error {
+	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailUnreachable {
+		return brokenError{err}
+	}
+	return err
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func rangeFrom(from int64) string { return fmt.Sprintf("bytes=%d-", from) }
+
+// parseContentRange reads "bytes first-last/total".
+func parseContentRange(header string) (first, last, total int64, ok bool) {
+	rest, ok := strings.CutPrefix(header, "bytes ")
+	part, whole, ok2 := strings.Cut(rest, "/")
+	from, to, ok3 := strings.Cut(part, "-")
+	if !ok || !ok2 || !ok3 {
+		return 0, 0, 0, false
+	}
+	var numbers [3]int64
+	for i, s := range []string{from, to, whole} {
+		n, err := strconv.ParseUint(s, 10, 63)
+		if err != nil {
+			return 0, 0, 0, false
+		}
+		numbers[i] = int64(n)
+	}
+	first, last, total = numbers[0], numbers[1], numbers[2]
+	return first, last, total, first <= last && last < total
+}
+
+// size is a number of bytes for a person.
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
+	case bytes >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
