@@ -92,7 +92,8 @@ func TestTwoOllamasSideBySide(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = s.Stop() })
 	}
-	const prompt = "Compare the student's code with the solution: mean(sales_df$price, na.rm = TRUE)"
+	// Longer than a sliding window: less of a shorter one is found again.
+	prompt := strings.Repeat("Compare the student's code with the solution: mean(sales_df$price, na.rm = TRUE). ", 8)
 	for model := range standin.Models() {
 		t.Run(strings.ReplaceAll(model, ":", "-"), func(t *testing.T) {
 			first := generate(t, servers[0].URL(), model, prompt, 16)
