@@ -80,24 +80,13 @@ func Overlay(ctx context.Context, dir string, o OverlayOptions) (ollama string, 
 }
 
 // linkLibrary makes a symbolic link in target for everything in a library folder but what the overlay has itself,
-// and removes all others.
+// and removes all other links.
 func linkLibrary(source, target, binary string) error {
-	old, err := os.ReadDir(target)
-	if err != nil {
-		return err
-	}
-	for _, e := range old {
-		path := filepath.Join(target, e.Name())
-		if to, err := os.Readlink(path); err == nil && to != filepath.Join(source, e.Name()) && !isOurs(e.Name()) {
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-		}
-	}
 	entries, err := os.ReadDir(source)
 	if err != nil {
 		return err
 	}
+	linked := map[string]bool{}
 	for _, e := range entries {
 		path := filepath.Join(source, e.Name())
 		if isOurs(e.Name()) || path == binary {
@@ -105,6 +94,18 @@ func linkLibrary(source, target, binary string) error {
 		}
 		if err := link(path, filepath.Join(target, e.Name())); err != nil {
 			return err
+		}
+		linked[e.Name()] = true
+	}
+	there, err := os.ReadDir(target)
+	if err != nil {
+		return err
+	}
+	for _, e := range there {
+		if e.Type() == fs.ModeSymlink && !linked[e.Name()] && !isOurs(e.Name()) {
+			if err := os.Remove(filepath.Join(target, e.Name())); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func (o OllamaOptions) overlay(ctx context.Context, s *Ollama) (string, error) {
 			return "", err
 		}
 	}
-	program, err := findShim(ctx)
+	program, err := Shim(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -19,9 +19,9 @@ import (
 // shimSources are the folders that the shim's program is built from.
 var shimSources = [...]string{"cmd/" + shim.Name, "internal/shim/program"}
 
-// findShim returns the shim's program. Where none was installed with this program, it is built from the sources into the
-// cache, if they are here: so a test, or `go run`, has the one that belongs to it.
-func findShim(ctx context.Context) (string, error) {
+// Shim returns the path of the shim's program. Where none was installed with this program, it is built from the sources
+// into the cache, if they are here: so a test, or `go run`, has the one that belongs to it.
+func Shim(ctx context.Context) (string, error) {
 	path, err := shim.Find()
 	if !errors.Is(err, shim.ErrNoProgram) {
 		return path, err

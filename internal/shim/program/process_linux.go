@@ -14,10 +14,16 @@ func startTicks(pid int) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
+	return parseStat(stat)
+}
+
+// parseStat reads the start from a process's stat file, which has 52 fields in proc(5).
+func parseStat(stat []byte) (uint64, bool) {
 	// The second field is the program's name in parentheses, and may itself have spaces and parentheses.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const started = 22 - 3 // of proc(5)'s fields, which count from 1; two are cut off
-	if len(fields) <= started || string(fields[0]) == "Z" {
+	_, rest, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))
+	fields := bytes.Fields(rest)
+	const state, started = 3 - 3, 22 - 3 // numbered as there, less the two cut off and since it counts from 1
+	if len(fields) <= started || string(fields[state]) == "Z" {
 		return 0, false
 	}
 	ticks, err := strconv.ParseUint(string(fields[started]), 10, 64)

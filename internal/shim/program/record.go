@@ -88,7 +88,7 @@ func Records(dir string) ([]Record, error) {
 
 func parseRecord(b []byte) (r Record, ok bool) {
 	err := json.Unmarshal(b, &r)
-	return r, err == nil && r.PID > 0 && r.Port > 0 && r.Port < 1<<16 && r.Model != ""
+	return r, err == nil && r.PID > 0 && r.PID < 1<<31 && r.Port > 0 && r.Port < 1<<16 && r.Model != ""
 }
 
 // State says what is known of the process that left a record.

@@ -19,6 +19,16 @@ func Engines(t testing.TB) standin.Engines {
 	return e
 }
 
+// Shim returns the path of llama-server-shim, built from the sources as they are.
+func Shim(t testing.TB) string {
+	t.Helper()
+	path, err := standin.Shim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // ModelFile returns the path of the GGUF file of spec.
 func ModelFile(t testing.TB, spec tinymodel.Spec) string {
 	t.Helper()
