@@ -6,20 +6,41 @@ import (
 	"testing"
 
 	"tandem/internal/engine/enginetest"
+	"tandem/internal/gguf"
+	"tandem/internal/standin/standintest"
+	"tandem/internal/tinymodel"
 )
 
+// kinds are models of every shape and both kinds of tokenizers.
+func kinds() []tinymodel.Spec {
+	list := []tinymodel.Spec{tinymodel.Tiny(tinymodel.SentencePiece)}
+	for _, shape := range tinymodel.Shapes() {
+		list = append(list, tinymodel.TinyShape(shape, tinymodel.BPE))
+	}
+	return list
+}
+
 func TestConformance(t *testing.T) {
-	for i, tokenizer := range tokenizers {
-		slots := i + 1
-		t.Run(fmt.Sprintf("%s %d slots", tokenizer, slots), func(t *testing.T) {
+	for i, spec := range kinds() {
+		slots := []int{4, 1}[i%2]
+		t.Run(fmt.Sprintf("%s %s %d slots", spec.Shape, spec.Tokenizer, slots), func(t *testing.T) {
 			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
-				e := supervised(t, Options{Model: "tiny:latest", ModelFile: model(t, tokenizer), Slots: slots, NumCtx: 2048})
+				o := Options{Model: "tiny:latest", ModelFile: standintest.ModelFile(t, spec), Slots: slots, NumCtx: 2048}
+				machine := func() *Engine {
+					o.StateDir = t.TempDir()
+					return supervised(t, o)
+				}
+				e := machine()
 				dead, err := New(Options{URL: "http://127.0.0.1:1"})
 				if err != nil {
 					t.Fatal(err)
 				}
+				header, err := gguf.Read(o.ModelFile)
+				if err != nil {
+					t.Fatal(err)
+				}
 				return enginetest.Subject{
-					Engine: e, Slots: slots, Unreachable: dead,
+					Engine: e, Peer: machine(), Window: header.WindowTokens, Slots: slots, Unreachable: dead,
 					Forget:  func(ctx context.Context) error { return forget(ctx, e) },
 					Thinker: attachedTo(t, "--chat-template-file", write(t, "thinker.jinja", thinker), "--ctx-size", "1024", "--parallel", "1"),
 					Cannot:  map[enginetest.Ability]string{enginetest.MissingModel: "a llama-server has the one model that it was started with"},

@@ -125,13 +125,15 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 	a.Text, a.Thinking = a.text.String(), a.thinking.String()
 	a.PromptTokens, a.GeneratedTokens, a.Imported = n, a.took.Generated, c.imported
 	a.ComputedTokens = c.computed.Computed + a.took.Computed
-	a.CachedTokens = max(0, n-a.ComputedTokens)
-	a.PrefillDuration = c.computed.Duration + a.took.PromptTime()
-	a.DecodeDuration = a.took.PredictTime()
-	if used := a.took.Cached + a.took.Computed; used != n {
+	if used := a.took.Cached + a.took.Computed; used == n {
+		a.ComputedTokens = min(a.ComputedTokens, n) // one that had to be computed twice counts once
+	} else {
 		a.Warnings = append(a.Warnings, fmt.Sprintf(
 			"llama-server read the prompt as %d tokens where prefill counted %d, so its cache was of little use", used, n))
 	}
+	a.CachedTokens = max(0, n-a.ComputedTokens)
+	a.PrefillDuration = c.computed.Duration + a.took.PromptTime()
+	a.DecodeDuration = a.took.PredictTime()
 	return a.Completion, nil
 }
 

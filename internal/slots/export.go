@@ -36,7 +36,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	switch {
 	case err != nil:
 		err = handoverError(ctx, jobs.FailSave, "evaluate the prompt's last token after saving its state", err)
-	case first.cached < n:
+	case first.cached < sl.server.config.proof(n):
 		err = jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d of the prompt's %d tokens after its state was saved, so another request has used it; let only the worker use this llama-server", sl.cache.id, first.cached, n)
 	}
 	if err != nil {

@@ -45,7 +45,8 @@ type Subject struct {
 	Unreachable engine.Engine // the same, with nobody listening at its address
 
 	// Peer is the same on another machine: states move from Engine to Peer.
-	Peer engine.Engine
+	Peer   engine.Engine
+	Window int // of a sliding-window model, in tokens: see Pair
 
 	Cannot map[Ability]string // reasons; without Thinker, Missing or Peer the ability must be listed
 }
@@ -77,7 +78,9 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	}
 	t.Run("handover", s.handover)
 	if s.Peer != nil {
-		t.Run("state", func(t *testing.T) { Handover(t, Pair{Prefill: s.Engine, Decode: s.Peer, Slots: s.Slots}) })
+		t.Run("state", func(t *testing.T) {
+			Handover(t, Pair{Prefill: s.Engine, Decode: s.Peer, Slots: s.Slots, Window: s.Window})
+		})
 	}
 	t.Run("counts", s.counts)
 	t.Run("cached", s.cachedPrompt)
