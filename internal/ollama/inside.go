@@ -123,16 +123,17 @@ func (e *Engine) begin(ctx context.Context) (started func(), err error) {
 	return started, nil
 }
 
-// mover says how the states of the server inside look.
-func (e *Engine) mover(ctx context.Context) (*engine.Mover, error) {
+// mover says how the states of the server inside look, and how many slots it has.
+func (e *Engine) mover(ctx context.Context) (*engine.Mover, int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, describeLimit,
 		errors.New("the llama-server inside Ollama was too busy to say how its states look; it is asked again"))
 	defer cancel()
 	s, err := e.child(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return s.Mover(ctx)
+	m, err := s.Mover(ctx)
+	return m, s.Identity().Slots, err
 }
 
 // whyNoStates puts into words why there is no mover.

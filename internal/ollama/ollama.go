@@ -180,7 +180,7 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		Engine: "ollama", Version: d.version, Model: e.model, ModelDigest: d.digest, Loaded: d.loaded,
 		ContextTokens: usable, Handover: []jobs.Kind{jobs.KindContext},
 	}
-	if about.Mover, err = e.mover(ctx); err != nil {
+	if about.Mover, about.Slots, err = e.mover(ctx); err != nil {
 		about.NoMover = e.whyNoStates(err, d.loaded)
 	} else {
 		about.Handover = []jobs.Kind{jobs.KindState, jobs.KindContext}
