@@ -22,7 +22,7 @@ func parseStat(stat []byte) (uint64, bool) {
 	// The second field is the program's name in parentheses, and may itself have spaces and parentheses.
 	_, rest, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))
 	fields := bytes.Fields(rest)
-	const state, started = 3 - 3, 22 - 3 // numbered as there, less the two cut off and since it counts from 1
+	const state, started = 0, 19 // there 3 and 22: it counts from 1, and two fields are cut off
 	if len(fields) <= started || string(fields[state]) == "Z" {
 		return 0, false
 	}
