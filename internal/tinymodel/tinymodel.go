@@ -73,7 +73,7 @@ type Spec struct {
 // Tiny is a llama model of about 4 MB that prefills thousands of tokens a second on one core.
 func Tiny(t Tokenizer) Spec { return TinyShape(Llama, t) }
 
-// TinyShape is Tiny in another shape. It is as fast, and at most 5 MB.
+// TinyShape is Tiny in another shape, as fast and at most 5 MB large.
 func TinyShape(shape Shape, t Tokenizer) Spec {
 	return Spec{Shape: shape, Tokenizer: t, Weights: F32, Layers: 2, Width: 64, Heads: 2, KVHeads: 1, FF: 128, Context: 32768, Seed: 1}
 }
@@ -82,7 +82,7 @@ func TinyShape(shape Shape, t Tokenizer) Spec {
 // time: around a hundred tokens a second on one core.
 func Visible(t Tokenizer) Spec { return VisibleShape(Llama, t) }
 
-// VisibleShape is Visible in another shape.
+// VisibleShape is Visible in another shape, with as much to compute. Those with experts are files of 450 MB.
 func VisibleShape(shape Shape, t Tokenizer) Spec {
 	s := Spec{Shape: shape, Tokenizer: t, Weights: Q8, Layers: 12, Width: 768, Heads: 12, KVHeads: 4, FF: 3584, Context: 32768, Seed: 1}
 	if shape == Qwen3MoE || shape == GPTOSS {

@@ -9,22 +9,26 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // golden holds the digests of Version 1. A change of the bytes needs a new Version, or caches serve the old ones.
-var golden = map[Tokenizer]string{
-	BPE:           "b35a80f686ef2e9a6817386a21656ccd4850f99a56839806d35e394f4921c458",
-	SentencePiece: "18cbc226b11d0af2c53ffaa7e7e22e2afa8967a63e447cd5c3891c3c9bf7932f",
+var golden = map[Spec]string{
+	Tiny(BPE):                     "b35a80f686ef2e9a6817386a21656ccd4850f99a56839806d35e394f4921c458",
+	Tiny(SentencePiece):           "18cbc226b11d0af2c53ffaa7e7e22e2afa8967a63e447cd5c3891c3c9bf7932f",
+	TinyShape(Qwen3MoE, BPE):      "153696239cd0444b12078e1a8b3e0c90fe2131af0b59709bc369d04d6d171fff",
+	TinyShape(GPTOSS, BPE):        "6a191affd8a9d5b83ecb8be6d2e8d83559ee2dcc02f0edf8ac9bbc8d33a9eb4f",
+	TinyShape(GraniteHybrid, BPE): "5852f9f80372cae1bd782c648f732810acb873afd232aa5dddfe0e9c6b16c6b4",
 }
 
 func TestWriteGivesTheSameBytesAlways(t *testing.T) {
-	for tok, want := range golden {
-		t.Run(string(tok), func(t *testing.T) {
+	for spec, want := range golden {
+		t.Run(fmt.Sprint(spec.Shape, " ", spec.Tokenizer), func(t *testing.T) {
 			t.Parallel()
 			h := sha256.New()
-			if err := Write(h, Tiny(tok)); err != nil {
+			if err := Write(h, spec); err != nil {
 				t.Fatal(err)
 			}
 			if got := hex.EncodeToString(h.Sum(nil)); got != want {
@@ -56,11 +60,27 @@ func TestSeedAndNameDecideTheWeights(t *testing.T) {
 }
 
 func TestHeaderDescribesTheFile(t *testing.T) {
-	for _, weights := range []Weights{F32, Q8} {
-		t.Run(string(weights), func(t *testing.T) {
+	for _, tt := range []struct {
+		shape   Shape
+		weights Weights
+		keys    map[string]any // of the architecture
+		tensors map[string]string
+		count   int // of the layers' tensors
+	}{
+		{Llama, F32, map[string]any{"block_count": uint32(2), "embedding_length": uint32(64), "context_length": uint32(32768)},
+			map[string]string{"blk.1.ffn_down.weight": "[128 64]"}, 2 * 9},
+		{Llama, Q8, map[string]any{"rope.dimension_count": uint32(32)}, map[string]string{"blk.0.attn_k.weight": "[64 32]"}, 2 * 9},
+		{Qwen3MoE, Q8, map[string]any{"expert_count": uint32(8), "expert_used_count": uint32(2), "attention.key_length": uint32(32)},
+			map[string]string{"blk.1.ffn_down_exps.weight": "[128 64 8]", "blk.0.attn_q_norm.weight": "[32]"}, 2 * 12},
+		{GPTOSS, F32, map[string]any{"attention.sliding_window": uint32(128), "rope.scaling.type": "yarn"},
+			map[string]string{"blk.1.attn_sinks.weight": "[2]", "blk.0.ffn_down_exps.bias": "[64 8]"}, 2 * 19},
+		{GraniteHybrid, Q8, map[string]any{"ssm.state_size": uint32(32)},
+			map[string]string{"blk.0.ssm_conv1d.weight": "[4 192]", "blk.0.ssm_a": "[1 4]", "blk.1.attn_v.weight": "[64 32]"}, 13 + 9},
+	} {
+		t.Run(fmt.Sprint(tt.shape, " ", tt.weights), func(t *testing.T) {
 			t.Parallel()
-			s := Tiny(SentencePiece)
-			s.Weights = weights
+			s := TinyShape(tt.shape, SentencePiece)
+			s.Weights = tt.weights
 			path := filepath.Join(t.TempDir(), "m.gguf")
 			if err := WriteFile(path, s); err != nil {
 				t.Fatal(err)
@@ -71,14 +91,15 @@ func TestHeaderDescribesTheFile(t *testing.T) {
 			}
 			g := parse(t, b)
 			tokens := len(g.keys["tokenizer.ggml.tokens"].([]any))
-			for key, want := range map[string]any{
-				"general.architecture":         "llama",
-				"llama.block_count":            uint32(2),
-				"llama.embedding_length":       uint32(64),
-				"llama.context_length":         uint32(32768),
+			keys := map[string]any{
+				"general.architecture":         string(tt.shape),
 				"tokenizer.ggml.model":         "llama",
 				"tokenizer.ggml.add_bos_token": true,
-			} {
+			}
+			for key, want := range tt.keys {
+				keys[string(tt.shape)+"."+key] = want
+			}
+			for key, want := range keys {
 				if g.keys[key] != want {
 					t.Errorf("%s is %v, want %v", key, g.keys[key], want)
 				}
@@ -86,14 +107,17 @@ func TestHeaderDescribesTheFile(t *testing.T) {
 			if n := len(g.keys["tokenizer.ggml.scores"].([]any)); n != tokens {
 				t.Errorf("%d scores for %d tokens", n, tokens)
 			}
-			if want := 3 + 2*9; len(g.tensors) != want {
+			tt.tensors["output.weight"] = fmt.Sprint([]int{64, tokens})
+			for name, want := range tt.tensors {
+				if got := g.tensors[name]; got != want {
+					t.Errorf("%s is %s, want %s", name, got, want)
+				}
+			}
+			if want := 3 + tt.count; len(g.tensors) != want {
 				t.Errorf("%d tensors, want %d", len(g.tensors), want)
 			}
-			if got := g.tensors["output.weight"]; got != fmt.Sprint([]uint64{64, uint64(tokens)}) {
-				t.Errorf("output.weight is %s, want 64 × %d", got, tokens)
-			}
-			if g.end != len(b) {
-				t.Errorf("the header's tensors end at byte %d of %d", g.end, len(b))
+			if g.end != len(b) || len(b) > 6<<20 {
+				t.Errorf("the header's tensors end at byte %d of %d, want at most 6 MB", g.end, len(b))
 			}
 		})
 	}
@@ -102,7 +126,7 @@ func TestHeaderDescribesTheFile(t *testing.T) {
 func TestValidateNamesTheField(t *testing.T) {
 	for field, change := range map[string]func(*Spec){
 		"Layers":    func(s *Spec) { s.Layers = 0 },
-		"Width":     func(s *Spec) { s.Width = 48 },
+		"Width":     func(s *Spec) { s.Width = 96 }, // heads of 48
 		"Heads":     func(s *Spec) { s.Heads, s.KVHeads = 3, 2 },
 		"KVHeads":   func(s *Spec) { s.KVHeads = -1 },
 		"FF":        func(s *Spec) { s.FF = 100 },
@@ -117,9 +141,11 @@ func TestValidateNamesTheField(t *testing.T) {
 			t.Errorf("a wrong %s gives the error %v", field, err)
 		}
 	}
-	for _, s := range []Spec{Tiny(BPE), Tiny(SentencePiece), Visible(BPE), Visible(SentencePiece)} {
-		if err := s.Validate(); err != nil {
-			t.Error(err)
+	for _, shape := range Shapes() {
+		for _, s := range []Spec{TinyShape(shape, BPE), VisibleShape(shape, SentencePiece)} {
+			if err := s.Validate(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -155,6 +181,38 @@ func TestOnlyPrintableTokensMayBeEmitted(t *testing.T) {
 		}
 		if allowed < mergeCount/2 {
 			t.Errorf("%s: only %d of %d tokens may be emitted", tok, allowed, len(v.tokens))
+		}
+	}
+}
+
+// Channel 0 is what keeps other tokens than printable ones from being emitted.
+func TestNoLayerWritesToTheConstantChannel(t *testing.T) {
+	toResidual := []string{"attn_output.weight", "attn_output.bias", "ffn_down.weight", "ffn_down_exps.weight", "ffn_down_exps.bias", "ssm_out.weight"}
+	for _, shape := range Shapes() {
+		s, found := TinyShape(shape, BPE), 0
+		for _, x := range s.tensors(learnVocabulary(BPE)) {
+			if !slices.ContainsFunc(toResidual, func(name string) bool { return strings.HasSuffix(x.name, "."+name) }) {
+				continue
+			}
+			found++
+			var b bytes.Buffer
+			if err := x.write(&b, s.Seed); err != nil {
+				t.Fatal(err)
+			}
+			// Channel 0 is the first row of each matrix, and the first number of each row of biases.
+			every, size := x.dims[0]*append(x.dims, 1)[1], x.dims[0]
+			if strings.HasSuffix(x.name, "bias") {
+				every, size = x.dims[0], 1
+			}
+			for i := range b.Len() / 4 {
+				v := math.Float32frombits(binary.LittleEndian.Uint32(b.Bytes()[4*i:]))
+				if constant := i%every < size; constant != (v == 0) {
+					t.Fatalf("%s %s: number %d is %g", shape, x.name, i, v)
+				}
+			}
+		}
+		if found < 2*s.Layers {
+			t.Errorf("%s: %d tensors write to the residual stream, want at least two a layer", shape, found)
 		}
 	}
 }

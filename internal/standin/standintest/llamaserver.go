@@ -12,9 +12,9 @@ import (
 	"tandem/internal/tinymodel"
 )
 
-// StartLlamaServer starts a llama-server with one slot of 8192 tokens and one thread, which ends with
-// the test, and returns its address once the model is loaded.
-func StartLlamaServer(t testing.TB, spec tinymodel.Spec) string {
+// StartLlamaServer starts a llama-server with one slot of 8192 tokens and one thread, and with the flags
+// given, of which later ones count. It ends with the test. Returned is its address, once the model is loaded.
+func StartLlamaServer(t testing.TB, spec tinymodel.Spec, flags ...string) string {
 	t.Helper()
 	program, model := Engines(t).LlamaServer, ModelFile(t, spec)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,7 +24,8 @@ func StartLlamaServer(t testing.TB, spec tinymodel.Spec) string {
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	var log bytes.Buffer
-	cmd := exec.Command(program, "--model", model, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "-c", "8192", "-np", "1", "-t", "1", "-fa", "on")
+	flags = append([]string{"--model", model, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "-c", "8192", "-np", "1", "-t", "1", "-fa", "on"}, flags...)
+	cmd := exec.Command(program, flags...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
