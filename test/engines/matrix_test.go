@@ -75,8 +75,12 @@ func TestHandover(t *testing.T) {
 				}
 				tokenizer := []tinymodel.Tokenizer{tinymodel.BPE, tinymodel.SentencePiece}[i%2]
 				t.Run(fmt.Sprintf("%s %s %d slots", name, shape, n), func(t *testing.T) {
-					prefill, decode := start(t, tinymodel.TinyShape(shape, tokenizer), n, max(4096, lengths[len(lengths)-1]*3/2))
-					enginetest.Handover(t, enginetest.Pair{Prefill: prefill, Decode: decode, Slots: n, Tokens: lengths})
+					pair := enginetest.Pair{Slots: n, Tokens: lengths}
+					if shape == tinymodel.GPTOSS {
+						pair.Window = 128
+					}
+					pair.Prefill, pair.Decode = start(t, tinymodel.TinyShape(shape, tokenizer), n, max(4096, lengths[len(lengths)-1]*3/2))
+					enginetest.Handover(t, pair)
 				})
 			}
 		}
