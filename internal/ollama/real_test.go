@@ -51,6 +51,7 @@ func TestReal(t *testing.T) {
 					Missing:     server.engine(t, "absent:1b"),
 					Unreachable: server.engineAt(t, closed, tt.model),
 					Slots:       1,
+					Window:      window(t, models[tt.model]),
 				}
 				if tt.handover == ollama.HandoverContext {
 					s.Engine = newEngine(t, ollama.Options{URL: server.URL(), Model: tt.model, Handover: tt.handover})

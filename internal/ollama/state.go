@@ -73,7 +73,7 @@ func (e *Engine) decodeState(ctx context.Context, req engine.Request, from engin
 	if c.FirstToken > 0 {
 		c.FirstToken += ahead
 	}
-	if c.PromptTokens == len(prompt.Tokens) && c.CachedTokens >= from.State.Tokens {
+	if c.PromptTokens == len(prompt.Tokens) && c.CachedTokens >= s.Proof(from.State.Tokens) {
 		c.Imported = &imported
 		slot.Held(prompt.Tokens)
 	} else {
