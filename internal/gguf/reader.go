@@ -82,8 +82,9 @@ func readMetadata(file io.Reader) (metadata, error) {
 
 // reader reads values one after the other. After an error it reads zeros.
 type reader struct {
-	in  *bufio.Reader
-	err error
+	in   *bufio.Reader
+	last [8]byte // what was read last
+	err  error
 }
 
 func (r *reader) fill(b []byte) {
@@ -117,9 +118,9 @@ func (r *reader) fail(err error) {
 
 // bits reads n bytes as a little-endian number.
 func (r *reader) bits(n int) uint64 {
-	var b [8]byte
-	r.fill(b[:n])
-	return binary.LittleEndian.Uint64(b[:])
+	clear(r.last[:])
+	r.fill(r.last[:n])
+	return binary.LittleEndian.Uint64(r.last[:])
 }
 
 func (r *reader) uint32() uint32 { return uint32(r.bits(4)) }
