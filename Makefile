@@ -67,6 +67,11 @@ demo: build engines ## a class of six notebooks through prefill and decode, on t
 bench: engines ## benchmarks; the figures that count are in docs/MEASUREMENTS.md
 	go test -p 1 -run '^$$' -bench . -timeout 30m ./...
 
+.PHONY: bench-handover
+bench-handover: engines ## what a hand-over costs beside the ways to do without it; 20 minutes, on an idle machine
+	go run ./test/handoverbench
+	go test -run '^$$' -bench BenchmarkTransfer -benchtime 5x ./internal/handover
+
 .PHONY: clean
 clean: ## remove what the targets above made (engines stay in their cache)
 	rm -rf bin demo-results test/jsclient/node_modules
