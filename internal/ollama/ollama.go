@@ -49,16 +49,16 @@ const (
 
 // Options describes an [Engine].
 type Options struct {
-	URL       string        // of the server, such as http://127.0.0.1:11434
-	Model     string        // any way of writing it that jobs.CanonicalModel takes
-	NumCtx    int           // tokens of context a request may use, prompt and answer; 0 means DefaultNumCtx
-	NumThread int           // of the model's runner; 0 leaves it to Ollama
-	KeepAlive time.Duration // how long the model stays loaded after a request; 0 means as long as the server runs
-	Handover  string        // empty means HandoverAuto
-	RunDir    string        // where the shim leaves its records, as shim.Live reads them; empty means that no states are moved
-	Prefix    string        // what the names of this worker's state files begin with
-	HTTP      *http.Client  // nil means one of its own, without a proxy; redirects are never followed
-	Log       *slog.Logger  // nil discards
+	URL         string        // of the server, such as http://127.0.0.1:11434
+	Model       string        // any way of writing it that jobs.CanonicalModel takes
+	NumCtx      int           // tokens of context a request may use, prompt and answer; 0 means DefaultNumCtx
+	NumThread   int           // of the model's runner; 0 leaves it to Ollama
+	KeepAlive   time.Duration // how long the model stays loaded after a request; 0 means as long as the server runs
+	Handover    string        // empty means HandoverAuto
+	RunDir      string        // where the shim leaves its records, as shim.Live reads them; empty means that no states are moved
+	StatePrefix string        // what the names of this worker's state files begin with
+	HTTP        *http.Client  // nil means one of its own, without a proxy; redirects are never followed
+	Log         *slog.Logger  // nil discards
 }
 
 // Engine is one model on one Ollama server. It implements engine.Engine.
@@ -107,7 +107,7 @@ func New(o Options) (*Engine, error) {
 		handover:  o.Handover,
 		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
-	e.inside = inside{runDir: o.RunDir, prefix: o.Prefix, client: slots.NewClient(nil), log: e.log}
+	e.inside = inside{runDir: o.RunDir, prefix: o.StatePrefix, client: slots.NewClient(nil), log: e.log}
 	if o.KeepAlive > 0 {
 		e.keepAlive = o.KeepAlive.String()
 	}

@@ -37,7 +37,7 @@ func (m machine) engine(t testing.TB, model string) *ollama.Engine {
 // engineAt returns an engine that reaches the machine's Ollama at another address.
 func (m machine) engineAt(t testing.TB, url, model string) *ollama.Engine {
 	t.Helper()
-	return newEngine(t, ollama.Options{URL: url, Model: model, RunDir: m.RunDir(), Prefix: "test-"})
+	return newEngine(t, ollama.Options{URL: url, Model: model, RunDir: m.RunDir(), StatePrefix: "test-"})
 }
 
 // child is the only llama-server that the machine's Ollama runs.
@@ -93,15 +93,15 @@ func window(t testing.TB, spec tinymodel.Spec) int {
 	return h.WindowTokens
 }
 
-// TestStates holds two Ollamas, as on two machines, to what a hand-over of KV states promises, with models of
-// every shape.
+// TestStates holds two Ollamas, as on two machines, to what a hand-over of KV states promises. TestReal does
+// so with the other shapes and slots, and test/engines with all.
 func TestStates(t *testing.T) {
-	models := map[string]tinymodel.Spec{}
-	for _, shape := range tinymodel.Shapes() {
-		models[string(shape)+":1b"] = tinymodel.TinyShape(shape, tinymodel.BPE)
-	}
-	for _, slots := range []int{1, 4} {
+	for slots, shapes := range map[int][]tinymodel.Shape{1: {tinymodel.Llama, tinymodel.GraniteHybrid}, 4: {tinymodel.Qwen3MoE, tinymodel.GPTOSS}} {
 		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
+			models := map[string]tinymodel.Spec{}
+			for _, shape := range shapes {
+				models[string(shape)+":1b"] = tinymodel.TinyShape(shape, tinymodel.BPE)
+			}
 			there, here := startMachine(t, slots, models), startMachine(t, slots, models)
 			for model, spec := range models {
 				t.Run(model, func(t *testing.T) {
@@ -109,6 +109,56 @@ func TestStates(t *testing.T) {
 						Prefill: there.engine(t, model), Decode: here.engine(t, model), Slots: slots, Tokens: []int{64, 500, 2000}, Window: window(t, spec),
 					})
 				})
+			}
+		})
+	}
+}
+
+// TestClassOfChats: what the chats of a class begin with is computed once, also where a cache can be used
+// again only from where a computation ended.
+func TestClassOfChats(t *testing.T) {
+	specs := map[string]tinymodel.Spec{
+		"window:1b":    tinymodel.TinyShape(tinymodel.GPTOSS, tinymodel.SentencePiece),
+		"recurrent:1b": tinymodel.TinyShape(tinymodel.GraniteHybrid, tinymodel.BPE),
+	}
+	m := startMachine(t, 1, specs)
+	for model := range specs {
+		t.Run(model, func(t *testing.T) {
+			e := m.engine(t, model)
+			const students = 6
+			sum, shared, own := 0, 0, 0
+			for i := range students {
+				req := greedy("", 8)
+				req.Messages = []jobs.Message{
+					{Role: jobs.RoleSystem, Content: "Grade by this rubric."}, {Role: jobs.RoleUser, Content: lines("The solution", 40)},
+					{Role: jobs.RoleAssistant, Content: "I have read it."}, {Role: jobs.RoleUser, Content: lines(fmt.Sprintf("%d is the student's number", i), 8)},
+				}
+				req.SharedPrefix, req.Export = 3, true
+				estimate, err := e.Estimate(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := e.Prefill(t.Context(), req)
+				if err != nil || p.State == nil {
+					t.Fatalf("Prefill: %+v, %v", p, err)
+				}
+				os.Remove(p.State.Path)
+				sum += p.ComputedTokens
+				if i == 0 {
+					begin := req
+					begin.Messages, begin.SharedPrefix = req.Messages[:3], 0
+					whole, err := e.Estimate(t.Context(), begin)
+					if err != nil {
+						t.Fatal(err)
+					}
+					shared, own = whole.PromptTokens, p.PromptTokens-whole.PromptTokens
+				}
+				if off := estimate.PromptTokens - estimate.CachedTokens - p.ComputedTokens; estimate.PromptTokens != p.PromptTokens || off < -16 || off > 16 {
+					t.Errorf("student %d: estimated %d tokens of %d cached; %d of %d were computed", i, estimate.CachedTokens, estimate.PromptTokens, p.ComputedTokens, p.PromptTokens)
+				}
+			}
+			if limit := float64(shared+students*own) * 1.1; float64(sum) > limit {
+				t.Errorf("%d tokens computed for %d chats with %d shared and %d own tokens; want at most %.0f", sum, students, shared, own, limit)
 			}
 		})
 	}

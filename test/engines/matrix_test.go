@@ -27,7 +27,7 @@ var pairs = map[string]func(t *testing.T, spec tinymodel.Spec, slots, numCtx int
 	"ollama": func(t *testing.T, spec tinymodel.Spec, slots, numCtx int) (prefill, decode engine.Engine) {
 		start := func() engine.Engine {
 			s := standintest.StartOllama(t, standin.OllamaOptions{Models: map[string]tinymodel.Spec{model: spec}, NumParallel: slots})
-			e, err := ollama.New(ollama.Options{URL: s.URL(), Model: model, NumCtx: numCtx, NumThread: 1, RunDir: s.RunDir(), Prefix: "matrix-"})
+			e, err := ollama.New(ollama.Options{URL: s.URL(), Model: model, NumCtx: numCtx, NumThread: 1, RunDir: s.RunDir(), StatePrefix: "matrix-"})
 			return opened(t, e, err)
 		}
 		return start(), start()
