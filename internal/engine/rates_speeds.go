@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"math"
+
+	"tandem/internal/jobs"
+)
+
+// Speeds are what a machine is believed to do with a model: what its worker has measured, and where it has measured
+// nothing yet, the published figures of the machine that has its role in the installation that this system is made for.
+type Speeds struct {
+	rates     jobs.Rates
+	published published
+	hardware  hardware
+}
+
+// SpeedsOf returns the speeds of a worker of a role, for a model.
+func SpeedsOf(model string, role jobs.Stage, measured jobs.Rates) Speeds {
+	p := publishedOf(model)
+	return Speeds{rates: believable(measured), published: p, hardware: p.of(role)}
+}
+
+// Speed is a rate, or another figure, and whether it was measured.
+type Speed struct {
+	Value    float64
+	Measured bool
+}
+
+// Prefill is in prompt tokens per second, in a prompt of so many.
+func (s Speeds) Prefill(tokens int) Speed {
+	return speed(along(s.rates.PrefillByLength, float64(tokens), s.hardware.prefillRate))
+}
+
+// Decode is in generated tokens per second, after a prompt of so many.
+func (s Speeds) Decode(tokens int) Speed {
+	return speed(along(s.rates.DecodeByLength, float64(tokens), s.hardware.decodeRate))
+}
+
+// Save is in bytes per second.
+func (s Speeds) Save() Speed { return or(s.rates.SaveBytesPerSecond, coldSave) }
+
+// Restore is in bytes per second.
+func (s Speeds) Restore() Speed { return or(s.rates.RestoreBytesPerSecond, coldRestore) }
+
+// Check is in seconds: a token of the prompt is computed, after so many others.
+func (s Speeds) Check(tokens int) Speed {
+	return or(s.rates.CheckSeconds, 1/s.Decode(tokens).Value)
+}
+
+// Link is in bytes per second, from a machine to this one.
+func (s Speeds) Link(from string) Speed { return or(s.rates.LinkBytesPerSecond[from], coldLink) }
+
+// Generated is how many tokens a job's answer has.
+func (s Speeds) Generated() Speed { return or(s.rates.GeneratedTokens, coldGenerated) }
+
+// Job is how many seconds a job keeps a slot, if its prompt has so many tokens.
+func (s Speeds) Job(tokens int) Speed {
+	return or(s.rates.JobSeconds, s.Generated().Value/s.Decode(tokens).Value)
+}
+
+// StateBytes is the size of the KV state of so many tokens. cacheType is that of the engine, as in f16; it counts as
+// long as no state was seen.
+func (s Speeds) StateBytes(tokens int, cacheType string) Speed {
+	perToken, fixed := s.published.stateBytes(cacheType)
+	measured := s.rates.StateBytesPerToken > 0
+	if measured {
+		perToken, fixed = s.rates.StateBytesPerToken, s.rates.StateFixedBytes
+	}
+	return Speed{math.Ceil(perToken*float64(tokens) + fixed), measured}
+}
+
+func speed(value float64, measured bool) Speed { return Speed{value, measured} }
+
+func or(measured, otherwise float64) Speed {
+	if measured > 0 {
+		return Speed{measured, true}
+	}
+	return Speed{otherwise, false}
+}
+
+// along is a rate for a prompt of so many tokens: the base for it, times what was measured beside the base at the lengths
+// nearest to it. So a length of which nothing was measured yet takes part in what was measured of others.
+func along(measured map[string]float64, tokens float64, base func(tokens float64) float64) (rate float64, any bool) {
+	place := math.Log2(max(tokens, 1)/shortest) + 0.5 // 0 in the middle of the first length, 1 in that of the second
+	var below, above float64                          // ratios of the neighbours
+	var from, to float64                              // their places
+	for i, length := range jobs.RateLengths {
+		v := measured[length]
+		if v <= 0 {
+			continue
+		}
+		at := float64(i)
+		ratio := v / base(shortest*math.Exp2(at-0.5))
+		if at <= place || !any {
+			below, from = ratio, at
+		}
+		above, to = ratio, at
+		any = true
+		if at >= place {
+			break
+		}
+	}
+	switch {
+	case !any:
+		return base(tokens), false
+	case to <= from || place <= from:
+		return base(tokens) * below, true
+	case place >= to:
+		return base(tokens) * above, true
+	}
+	return base(tokens) * (below + (above-below)*(place-from)/(to-from)), true
+}

@@ -1,0 +1,22 @@
+package jobs
+
+// Rates are the speeds that a worker has measured of its engine, as moving averages, in its presence record and
+// in a file of its own. What was not measured yet is 0 or left out. Lengths of prompts are those of [RateLengths].
+type Rates struct {
+	PrefillTokensPerSecond float64            `json:"prefill_tokens_per_second,omitempty"` // computed prompt tokens, over prompts of all lengths
+	DecodeTokensPerSecond  float64            `json:"decode_tokens_per_second,omitempty"`  // generated tokens, likewise
+	PrefillByLength        map[string]float64 `json:"prefill_by_length,omitempty"`         // computed prompt tokens per second, by length of the prompt
+	DecodeByLength         map[string]float64 `json:"decode_by_length,omitempty"`          // generated tokens per second, by length of the prompt
+	PromptBytesPerToken    float64            `json:"prompt_bytes_per_token,omitempty"`    // bytes of a prompt's text for each of its tokens
+	GeneratedTokens        float64            `json:"generated_tokens,omitempty"`          // of a job
+	JobSeconds             float64            `json:"job_seconds,omitempty"`               // that a job keeps a slot
+	StateBytesPerToken     float64            `json:"state_bytes_per_token,omitempty"`     // of a KV state, without its fixed part
+	StateFixedBytes        float64            `json:"state_fixed_bytes,omitempty"`         // of a KV state, whatever its length
+	SaveBytesPerSecond     float64            `json:"save_bytes_per_second,omitempty"`     // KV states written by the engine
+	RestoreBytesPerSecond  float64            `json:"restore_bytes_per_second,omitempty"`  // KV states read by the engine
+	CheckSeconds           float64            `json:"check_seconds,omitempty"`             // for a state's first prediction to be compared
+	LinkBytesPerSecond     map[string]float64 `json:"link_bytes_per_second,omitempty"`     // KV states fetched, by the machine that they came from
+}
+
+// RateLengths are the lengths of prompts by which rates are kept: up to so many tokens, and what is longer.
+var RateLengths = [...]string{"512", "1k", "2k", "4k", "8k", "16k", "32k", "more"}
