@@ -19,7 +19,7 @@ type Handover struct {
 	Stage      Stage     `json:"stage"`                 // decode or fallback
 	Job        Job       `json:"job"`                   // as it was accepted
 	AcceptedAt time.Time `json:"accepted_at"`           // when the intake stream stored the job; the NATS server's clock
-	Reason     string    `json:"reason,omitempty"`      // why it goes to fallback
+	Reason     string    `json:"reason,omitempty"`      // why it goes to fallback; or the failure in words, with the remedy
 	Kind       Kind      `json:"kind,omitempty"`        // what is handed over; empty for fallback
 	Context    []int     `json:"context,omitempty"`     // token ids of prompt and first token (kind context)
 	Literal    bool      `json:"literal,omitempty"`     // send Context to the engine instead of the original request

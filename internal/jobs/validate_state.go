@@ -24,7 +24,7 @@ func (h *Handover) checkState() error {
 	if h.State == nil {
 		return nil
 	}
-	if err := h.State.validate(); err != nil {
+	if err := h.State.Validate(); err != nil {
 		return Errorf(CodeInvalid, "state.%w", err)
 	}
 	return nil
@@ -39,8 +39,9 @@ func checkFailure(field string, f Failure) error {
 	return nil
 }
 
-// validate keeps address and token, which are secrets, out of its errors.
-func (s *State) validate() error {
+// Validate reports the first field that is wrong, as an error of code [CodeInvalid]. Address and token, which are
+// secrets, are not in it.
+func (s *State) Validate() error {
 	u, err := url.Parse(s.URL)
 	switch {
 	case len(s.URL) > MaxURL:

@@ -9,7 +9,7 @@ import (
 	"tandem/internal/jobs"
 )
 
-// decode generates the text of a job that was prefilled elsewhere.
+// decode generates the text of a job that was prefilled elsewhere, without a KV state.
 func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	h := t.Handover
 	from := engine.Prefilled{
@@ -17,31 +17,46 @@ func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) 
 		PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 	}
 	start := time.Now()
-	c, err := s.engine.Decode(ctx, s.request(t), from, s.emit(t))
+	c, err := s.engine.Decode(ctx, s.request(t, 0), from, s.emit(t))
 	if err != nil {
 		return jobs.Outcome{}, err
 	}
-	r := s.result(t, c, start)
-	r.Method = jobs.MethodDisaggregated
-	r.Servers.Prefill = h.Prefill.Server
-	r.Attempts.Prefill = h.Attempts
-	r.Usage.PrefillCached, r.Usage.PrefillComputed = h.Prefill.CachedTokens, h.Prefill.ComputedTokens
-	r.Timings.QueuePrefillSeconds = h.Prefill.QueueSeconds
-	r.Timings.PrefillSeconds = h.Prefill.Seconds
-	r.Timings.PrefillTokensPerSecond = engine.PerSecond(h.Prefill.ComputedTokens, seconds(h.Prefill.Seconds))
-	r.Timings.DecodePrefillSeconds = c.PrefillDuration.Seconds()
-	r.Timings.TransferSeconds = t.Transfer.Seconds()
-	if t.Transfer > jobs.SlowTransferAfter {
-		s.log.Warn("slow context transfer", "job", t.Job.ID, "from", h.Prefill.Server, "seconds", t.Transfer.Seconds())
-		r.Warnings = append(r.Warnings, jobs.SlowTransferWarning(t.Transfer))
+	r := s.disaggregated(t, c, start)
+	s.transferred(r, t, t.Transfer)
+	if h.Failure != "" {
+		r.Handover = &jobs.HandoverReport{Failure: h.Failure, Message: h.Reason}
 	}
 	return jobs.Outcome{Result: r}, nil
+}
+
+// disaggregated fills what all jobs have in common that were prefilled elsewhere.
+func (s *Stage) disaggregated(t *jobs.Task, c engine.Completion, start time.Time) *jobs.Result {
+	p := t.Handover.Prefill
+	r := s.result(t, c, start)
+	r.Method = jobs.MethodDisaggregated
+	r.Servers.Prefill = p.Server
+	r.Attempts.Prefill = t.Handover.Attempts
+	r.Usage.PrefillCached, r.Usage.PrefillComputed = p.CachedTokens, p.ComputedTokens
+	r.Timings.QueuePrefillSeconds = p.QueueSeconds
+	r.Timings.PrefillSeconds = p.Seconds
+	r.Timings.PrefillTokensPerSecond = engine.PerSecond(p.ComputedTokens, seconds(p.Seconds))
+	r.Timings.DecodePrefillSeconds = c.PrefillDuration.Seconds()
+	return r
+}
+
+// transferred says how long the hand-over took to come here, which is a warning if it was long.
+func (s *Stage) transferred(r *jobs.Result, t *jobs.Task, d time.Duration) {
+	r.Timings.TransferSeconds = d.Seconds()
+	if d > jobs.SlowTransferAfter {
+		s.log.Warn("slow context transfer", "job", t.Job.ID, "from", t.Handover.Prefill.Server, "seconds", d.Seconds())
+		r.Warnings = append(r.Warnings, jobs.SlowTransferWarning(d))
+	}
 }
 
 // generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
 func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	start := time.Now()
-	c, err := s.engine.Generate(ctx, s.request(t), s.emit(t))
+	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {
 		return jobs.Outcome{}, err
 	}

@@ -14,11 +14,18 @@ import (
 
 // Stage runs tasks on one engine. It is safe for concurrent use.
 type Stage struct {
-	engine engine.Engine
-	server string // "machine/worker", named in results
-	about  func() engine.Description
-	rates  *Rates
-	log    *slog.Logger
+	engine  engine.Engine
+	server  string // "machine/worker", named in results
+	about   func() engine.Description
+	rates   *Rates
+	holder  Holder
+	refused func() []string
+	bare    bool
+	fetcher Fetcher
+	pairs   *Pairs
+	observe Observer
+	log     *slog.Logger
+	sizes   sizes
 }
 
 // Config describes a [Stage].
@@ -28,12 +35,50 @@ type Config struct {
 	About  func() engine.Description // the engine's last description of itself
 	Rates  *Rates                    // of this worker
 	Log    *slog.Logger
+
+	// Holder holds the KV states of a prefill worker until they were used. Without one no state is meant to be
+	// handed over.
+	Holder Holder
+	// Refused lists the decode machines that take no states from this one, if none is left that does, and else
+	// nothing. It may be nil.
+	Refused func() []string
+	// Bare has prefill hand over nothing but the job.
+	Bare bool
+
+	// Fetcher and Pairs are needed in a decode worker.
+	Fetcher Fetcher
+	Pairs   *Pairs
+
+	Observe Observer // of hand-overs; may be nil
+}
+
+// Observer is told what becomes of KV states, for metrics.
+type Observer interface {
+	// StateSaved is told how long writing a state took.
+	StateSaved(d time.Duration)
+	// HandoverEnded is told what a hand-over that was meant to be came to: used if there is no failure. What
+	// did not happen took no time.
+	HandoverEnded(f jobs.Failure, bytes int64, transfer, restore time.Duration)
 }
 
 // New returns the stages of a worker.
 func New(c Config) *Stage {
-	return &Stage{engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, log: c.Log}
+	if c.Refused == nil {
+		c.Refused = func() []string { return nil }
+	}
+	if c.Observe == nil {
+		c.Observe = unobserved{}
+	}
+	return &Stage{
+		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, holder: c.Holder, refused: c.Refused, bare: c.Bare,
+		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
+	}
 }
+
+type unobserved struct{}
+
+func (unobserved) StateSaved(time.Duration)                                        {}
+func (unobserved) HandoverEnded(jobs.Failure, int64, time.Duration, time.Duration) {}
 
 // Run runs one task and returns the next hop or the result. If the context ends, the error is its cause.
 func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
@@ -41,6 +86,8 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	switch {
 	case t.Stage == jobs.StagePrefill:
 		run = s.prefill
+	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Kind == jobs.KindState && t.Handover.Prefill != nil:
+		run = s.decodeState
 	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Prefill != nil:
 		run = s.decode
 	}
@@ -51,16 +98,24 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	return outcome, err
 }
 
-// longestSilence bounds what a worker that has measured nothing yet expects of a long prompt.
-const longestSilence = 15 * time.Minute
+const (
+	longestSilence = 15 * time.Minute // that a worker that has measured nothing yet expects of a long prompt
+	leastFileTime  = 30 * time.Second // for an engine to write or read a KV state
+	slowestDisk    = 50 << 20         // bytes a second
+)
 
 // request is the engine's view of the task. Prompt processing may be silent for three times as
-// long as this worker's own rate says.
-func (s *Stage) request(t *jobs.Task) engine.Request {
+// long as this worker's own rate says, and for what else it does beside.
+func (s *Stage) request(t *jobs.Task, beside time.Duration) engine.Request {
 	req := engine.RequestOf(t.Job)
 	req.Progress = t.Progress
-	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job)), longestSilence))
+	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job)), longestSilence) + beside)
 	return req
+}
+
+// fileTime is how long an engine may be silent while it writes or reads a KV state of so many bytes.
+func fileTime(bytes int64) time.Duration {
+	return leastFileTime + time.Duration(bytes/slowestDisk)*time.Second
 }
 
 // PromptBytes is the length of all text of a job, from which tokens are estimated.

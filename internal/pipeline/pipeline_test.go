@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +25,27 @@ type scripted struct {
 	calls      []string
 	from       engine.Prefilled
 	wait       bool // until the context ends
+
+	exported  bool                // Prefill was asked for a state
+	there     bool                // the file of the state was there when Decode was called
+	decodeErr *jobs.HandoverError // of Decode, instead of a text
 }
 
-func (s *scripted) Prefill(ctx context.Context, _ engine.Request) (engine.Prefilled, error) {
-	s.calls = append(s.calls, "prefill")
+func (s *scripted) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
+	s.calls, s.exported = append(s.calls, "prefill"), req.Export
 	return s.prefilled, s.end(ctx)
 }
 
 func (s *scripted) Decode(ctx context.Context, _ engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
 	s.calls, s.from = append(s.calls, "decode"), from
+	if from.State != nil {
+		_, err := os.Stat(from.State.Path)
+		s.there = err == nil
+	}
+	if s.decodeErr != nil {
+		_ = s.end(ctx) // the wait, if there is one
+		return engine.Completion{}, s.decodeErr
+	}
 	return s.completion, errors.Join(emit("a", ""), s.end(ctx))
 }
 

@@ -20,29 +20,46 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 		return jobs.Outcome{Next: next}, nil
 	}
 
-	p, err := s.engine.Prefill(ctx, s.request(t))
+	bytes, denied := s.mayExport(t.Job)
+	req := s.request(t, fileTime(bytes))
+	req.Export = s.holder != nil && denied == nil
+	p, err := s.engine.Prefill(ctx, req)
 	if err != nil {
 		return jobs.Outcome{}, err
 	}
 	s.rates.ObservePrefill(PromptBytes(t.Job), p.PromptTokens, p.ComputedTokens, p.Duration)
-	next.Kind, next.Context, next.Literal, next.FirstToken = p.Kind, p.Context, p.Literal, p.FirstToken
 	next.Prefill = &jobs.Prefill{
 		Server: s.server, QueueSeconds: t.Waited.Seconds(), Seconds: p.Duration.Seconds(),
 		PromptTokens: p.PromptTokens, CachedTokens: p.CachedTokens, ComputedTokens: p.ComputedTokens,
 		ModelDigest: p.ModelDigest,
 	}
-	next.Decision = "disaggregated, as asked: " + handed(p.Kind, p.Literal)
+	next.Decision = "disaggregated, as asked"
+	if p.State != nil {
+		outcome, why := s.offer(next, p.State)
+		if why == nil {
+			return outcome, nil
+		}
+		denied, p.Kind = why, jobs.KindNone
+	} else if p.Failure != "" {
+		denied, p.Note = &jobs.HandoverError{Failure: p.Failure, Message: p.Note}, ""
+	}
+	if s.bare {
+		p.Kind, p.Context, p.Literal, p.Note = jobs.KindNone, nil, false, ""
+	}
+	next.Kind, next.Context, next.Literal, next.FirstToken = p.Kind, p.Context, p.Literal, p.FirstToken
+	next.Decision += ": " + handed(p.Kind, p.Literal)
 	if p.Note != "" {
 		next.Decision += "; " + p.Note
+	}
+	if denied != nil {
+		s.without(next, denied)
 	}
 	return jobs.Outcome{Next: next}, nil
 }
 
-// handed says in words what a hand-over saves.
+// handed says in words what a hand-over without the KV state saves.
 func handed(kind jobs.Kind, literal bool) string {
 	switch {
-	case kind == jobs.KindState:
-		return "the KV state was handed over"
 	case kind == jobs.KindContext && literal:
 		return "the context (token ids) was handed over and sent literally; the decode machine computes the prompt again, so nothing was saved"
 	case kind == jobs.KindContext:

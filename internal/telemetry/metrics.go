@@ -21,15 +21,22 @@ type Metrics struct {
 	prompt     *prometheus.CounterVec
 	generated  prometheus.Counter
 	slow       prometheus.Counter
+	handovers  *prometheus.CounterVec
+	moved      prometheus.Counter
+	saving     prometheus.Histogram
+	moving     prometheus.Histogram
+	restoring  prometheus.Histogram
 	httpCalls  *prometheus.CounterVec
 	engineUp   prometheus.Gauge
 	slotsBusy  prometheus.GaugeFunc
 	slotsTotal prometheus.GaugeFunc
 }
 
-// Gauges are read when the metrics are.
+// Gauges are read when the metrics are. Those of KV states may be nil.
 type Gauges struct {
-	Slots, Busy func() int
+	Slots, Busy  func() int
+	States       func() (states int, bytes int64) // held for decode, by a prefill worker
+	StoppedPairs func() int                       // machines from which a decode worker takes no states
 }
 
 // NewMetrics returns the metrics of a worker of the role for the model.
@@ -44,6 +51,12 @@ func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12), // 10 ms to 4 minutes
 		}, by)
 	}
+	span := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "tandem", Name: name, Help: help, ConstLabels: labels,
+			Buckets: prometheus.ExponentialBuckets(0.001, 3, 11), // 1 ms to a minute
+		})
+	}
 	gauge := func(name, help string, f func() int) prometheus.GaugeFunc {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts(name, help)), func() float64 { return float64(f()) })
 	}
@@ -55,12 +68,27 @@ func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
 		prompt:     prometheus.NewCounterVec(prometheus.CounterOpts(opts("prompt_tokens_total", "Prompt tokens by whether the engine had them cached.")), []string{"source"}),
 		generated:  prometheus.NewCounter(prometheus.CounterOpts(opts("generated_tokens_total", "Tokens generated."))),
 		slow:       prometheus.NewCounter(prometheus.CounterOpts(opts("slow_transfers_total", "Hand-overs that took longer than a second."))),
+		handovers:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("handovers_total", "KV states that were meant to be handed over, by what came of it: used, or why not. Those that were never offered are counted by the prefill worker, the others by the decode worker.")), []string{"outcome"}),
+		moved:      prometheus.NewCounter(prometheus.CounterOpts(opts("handover_bytes_total", "Bytes of KV states fetched."))),
+		saving:     span("handover_save_seconds", "Time in which the engine wrote a KV state."),
+		moving:     span("handover_transfer_seconds", "Time in which a KV state was fetched and verified."),
+		restoring:  span("handover_restore_seconds", "Time in which the engine read a KV state."),
 		httpCalls:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("http_requests_total", "Requests to the worker's HTTP API.")), []string{"path", "code"}),
 		engineUp:   prometheus.NewGauge(prometheus.GaugeOpts(opts("engine_up", "1 if the engine answers and has the model loaded."))),
 		slotsTotal: gauge("slots", "Requests the worker runs at once.", g.Slots),
 		slotsBusy:  gauge("slots_busy", "Slots in use now.", g.Busy),
 	}
+	if f := g.States; f != nil {
+		m.registry.MustRegister(
+			gauge("states_held", "KV states that wait to be fetched.", func() int { n, _ := f(); return n }),
+			gauge("states_held_bytes", "Bytes of KV states that wait to be fetched.", func() int { _, n := f(); return int(n) }),
+		)
+	}
+	if g.StoppedPairs != nil {
+		m.registry.MustRegister(gauge("handover_pairs_stopped", "Machines from which no KV states are taken, until an operator clears it.", g.StoppedPairs))
+	}
 	m.registry.MustRegister(m.tasks, m.seconds, m.waited, m.prompt, m.generated, m.slow, m.httpCalls, m.engineUp, m.slotsTotal, m.slotsBusy,
+		m.handovers, m.moved, m.saving, m.moving, m.restoring,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -83,7 +111,7 @@ func (m *Metrics) Task(t *jobs.Task, d time.Duration, o jobs.Outcome, err error)
 	m.tasks.WithLabelValues(stage, outcome).Inc()
 	m.seconds.WithLabelValues(stage).Observe(d.Seconds())
 	m.waited.WithLabelValues(stage).Observe(t.Waited.Seconds())
-	if t.Transfer > jobs.SlowTransferAfter {
+	if r := o.Result; r != nil && r.Timings.TransferSeconds > jobs.SlowTransferAfter.Seconds() {
 		m.slow.Inc()
 	}
 	if o.Next != nil && o.Next.Prefill != nil {
@@ -102,6 +130,26 @@ func (m *Metrics) Task(t *jobs.Task, d time.Duration, o jobs.Outcome, err error)
 func (m *Metrics) promptTokens(cached, computed int) {
 	m.prompt.WithLabelValues("cached").Add(float64(cached))
 	m.prompt.WithLabelValues("computed").Add(float64(computed))
+}
+
+// StateSaved notes how long the engine wrote a KV state.
+func (m *Metrics) StateSaved(d time.Duration) { m.saving.Observe(d.Seconds()) }
+
+// HandoverEnded counts one KV state that was meant to be handed over: it was used if there is no failure. Times of
+// what did not happen are 0.
+func (m *Metrics) HandoverEnded(f jobs.Failure, bytes int64, transfer, restore time.Duration) {
+	outcome := "used"
+	if f != "" {
+		outcome = string(f)
+	}
+	m.handovers.WithLabelValues(outcome).Inc()
+	m.moved.Add(float64(bytes))
+	if transfer > 0 {
+		m.moving.Observe(transfer.Seconds())
+	}
+	if restore > 0 {
+		m.restoring.Observe(restore.Seconds())
+	}
 }
 
 // HTTP counts one request to the HTTP API; path is one of its routes.

@@ -32,14 +32,21 @@ func TestLogFormats(t *testing.T) {
 }
 
 func TestMetricsCountWhatHappened(t *testing.T) {
-	m := telemetry.NewMetrics(jobs.RoleDecode, "m:latest", telemetry.Gauges{Slots: func() int { return 2 }, Busy: func() int { return 1 }})
+	m := telemetry.NewMetrics(jobs.RoleDecode, "m:latest", telemetry.Gauges{
+		Slots: func() int { return 2 }, Busy: func() int { return 1 },
+		States: func() (int, int64) { return 3, 4e9 }, StoppedPairs: func() int { return 1 },
+	})
 	job := &jobs.Job{ID: jobs.NewID(), Prompt: "a student's text"}
-	slow := &jobs.Task{Stage: jobs.StageDecode, Job: job, Waited: time.Second, Transfer: 2 * time.Second}
+	slow := &jobs.Task{Stage: jobs.StageDecode, Job: job, Waited: time.Second}
 	m.Task(slow, time.Second, jobs.Outcome{Result: &jobs.Result{
-		Status: jobs.Succeeded, Method: jobs.MethodDisaggregated, Usage: jobs.Usage{PrefillComputed: 99, DecodeCached: 3, DecodeComputed: 4, GeneratedTokens: 5},
+		Timings: jobs.Timings{TransferSeconds: 2}, Status: jobs.Succeeded, Method: jobs.MethodDisaggregated, Usage: jobs.Usage{PrefillComputed: 99, DecodeCached: 3, DecodeComputed: 4, GeneratedTokens: 5},
 	}}, nil)
 	m.Task(&jobs.Task{Stage: jobs.StagePrefill, Job: job}, time.Second, jobs.Outcome{Next: &jobs.Handover{Prefill: &jobs.Prefill{CachedTokens: 10, ComputedTokens: 20}}}, nil)
 	m.Task(&jobs.Task{Stage: jobs.StageFallback, Job: job}, time.Second, jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "no"))
+	m.StateSaved(27 * time.Millisecond)
+	m.HandoverEnded("", 2e9, 800*time.Millisecond, 12*time.Millisecond)
+	m.HandoverEnded(jobs.FailDigest, 1e9, 400*time.Millisecond, 0)
+	m.HandoverEnded(jobs.FailFingerprint, 0, 0, 0)
 	m.HTTP("/health", 200)
 	m.EngineUp(true)
 
@@ -56,6 +63,16 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		`tandem_generated_tokens_total{` + who + `role="decode"} 5`,
 		`tandem_slow_transfers_total{` + who + `role="decode"} 1`,
 		`tandem_http_requests_total{code="200",` + who + `path="/health",role="decode"} 1`,
+		`tandem_handovers_total{` + who + `outcome="used",role="decode"} 1`,
+		`tandem_handovers_total{` + who + `outcome="digest",role="decode"} 1`,
+		`tandem_handovers_total{` + who + `outcome="fingerprint",role="decode"} 1`,
+		`tandem_handover_bytes_total{` + who + `role="decode"} 3e+09`,
+		`tandem_handover_save_seconds_count{` + who + `role="decode"} 1`,
+		`tandem_handover_transfer_seconds_count{` + who + `role="decode"} 2`,
+		`tandem_handover_restore_seconds_count{` + who + `role="decode"} 1`,
+		`tandem_states_held{` + who + `role="decode"} 3`,
+		`tandem_states_held_bytes{` + who + `role="decode"} 4e+09`,
+		`tandem_handover_pairs_stopped{` + who + `role="decode"} 1`,
 		`tandem_engine_up{` + who + `role="decode"} 1`,
 		`tandem_slots{` + who + `role="decode"} 2`,
 		`tandem_slots_busy{` + who + `role="decode"} 1`,

@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// Holder holds KV states until they were used: a *handover.Server.
+type Holder interface {
+	// Fits reports whether so many bytes may ever be held.
+	Fits(bytes int64) bool
+	// Offer takes the file over and returns the address and token under which it can be fetched.
+	Offer(jobID, path string) (jobs.State, error)
+	// Published says that the job's decode message exists; Release, that there will be none.
+	Published(jobID string)
+	Release(jobID string)
+}
+
+// leastBytesPerToken makes of a prompt's bytes a number of tokens that is rarely too small.
+const leastBytesPerToken = 3
+
+// mayExport says about how many bytes the KV state of a job's prompt will have, and why it is not to be handed over
+// although states are here; nil if it may be.
+func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *jobs.HandoverError) {
+	if s.holder == nil {
+		return 0, nil
+	}
+	about := s.about()
+	if about.Mover == nil {
+		return 0, jobs.HandoverErrorf(jobs.FailNoState, "the engine of the prefill machine moves no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
+	}
+	tokens := int64(PromptBytes(j)/leastBytesPerToken + 1)
+	bytes = tokens*about.Mover.BytesPerToken + about.Mover.FixedBytes
+	if !s.holder.Fits(bytes) {
+		return bytes, jobs.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",
+			count(int(tokens)), size(bytes))
+	}
+	if machines := s.refused(); len(machines) > 0 {
+		return bytes, jobs.HandoverErrorf(jobs.FailStopped, "hand-overs from this prefill machine were stopped by %s, since first predictions differed; %s",
+			strings.Join(machines, " and "), remedyFor(machineOf(s.server)))
+	}
+	return bytes, nil
+}
+
+// offer completes a hand-over with the state that prefill left in a file, which is removed if that fails.
+func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *jobs.HandoverError) {
+	id := next.Job.ID
+	state, err := s.holder.Offer(id, f.Path)
+	if err != nil {
+		s.remove(id, f.Path)
+		return jobs.Outcome{}, asHandoverError(jobs.FailSave, err)
+	}
+	state.Tokens, state.Fingerprint, state.First, state.SaveSeconds = f.Tokens, f.Fingerprint, f.First, f.Saved.Seconds()
+	if err := state.Validate(); err != nil { // or the job would fail because of its state
+		s.holder.Release(id)
+		return jobs.Outcome{}, jobs.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
+	}
+	s.sizes.note(state.Bytes)
+	s.observe.StateSaved(f.Saved)
+	next.Kind, next.State = jobs.KindState, &state
+	return jobs.Outcome{Next: next, Settled: func(done bool) {
+		if done {
+			s.holder.Published(id)
+		} else {
+			s.holder.Release(id)
+		}
+	}}, nil
+}
+
+// without says in a hand-over why it has no KV state. That the engine moves none is no news of this job.
+func (s *Stage) without(next *jobs.Handover, why *jobs.HandoverError) {
+	next.Failure, next.Reason = why.Failure, why.Error()
+	next.Decision += "; no KV state, because " + why.Error()
+	s.observe.HandoverEnded(why.Failure, 0, 0, 0)
+	if why.Failure == jobs.FailNoState {
+		return
+	}
+	next.Warnings = append(next.Warnings, notUsed(why))
+	s.log.Warn("no KV state is handed over", "job", next.Job.ID, "failure", why.Failure, "error", why)
+}
+
+// NextState is how many bytes the next KV state may have: as many as the largest of the last ones.
+func (s *Stage) NextState() int64 { return s.sizes.largest() }
+
+// sizes are those of the last states, in bytes.
+type sizes struct {
+	mu   sync.Mutex
+	last []int64
+}
+
+func (s *sizes) note(bytes int64) {
+	const remembered = 16
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = append(s.last, bytes)
+	s.last = s.last[max(0, len(s.last)-remembered):]
+}
+
+func (s *sizes) largest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.last) == 0 {
+		return 0
+	}
+	return slices.Max(s.last)
+}
+
+// remove removes the file of a state that nobody needs any more.
+func (s *Stage) remove(jobID, path string) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("the file of a KV state cannot be removed", "job", jobID, "error", err)
+	}
+}
+
+// asHandoverError gives a cause that says nothing of itself a failure.
+func asHandoverError(f jobs.Failure, err error) *jobs.HandoverError {
+	if known, ok := errors.AsType[*jobs.HandoverError](err); ok {
+		return known
+	}
+	return jobs.HandoverErrorf(f, "%w", err)
+}

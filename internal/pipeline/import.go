@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/handover"
+	"tandem/internal/jobs"
+)
+
+// Fetcher fetches KV states from the machines that hold them: a *handover.Client.
+type Fetcher interface {
+	// Fetch writes a state into a new file of dir. An error is a *jobs.HandoverError, or the context's cause.
+	Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (handover.Fetched, error)
+	// Done says that a state is not needed any more.
+	Done(ctx context.Context, s *jobs.State) error
+}
+
+// doneLimit bounds telling a prefill machine that its state is not needed any more.
+const doneLimit = 3 * time.Second
+
+// move is what a hand-over took.
+type move struct {
+	transfer time.Duration // also of one that failed
+	arrived  bool
+	began    time.Time // when the engine was asked for the text
+}
+
+// decodeState generates the text of a job from the KV state that prefill left. If anything is in the way of that, the
+// prompt is computed again here.
+func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+	h, start := t.Handover, time.Now()
+	var m move
+	c, err := s.continueFrom(ctx, t, &m)
+	failed, _ := errors.AsType[*jobs.HandoverError](err)
+	decision := ""
+	switch {
+	case err == nil:
+		if failed = missed(h.State, c); failed == nil {
+			decision = used(h.State, m.transfer, c)
+		} else {
+			decision = "the KV state was handed over in vain: " + failed.Error()
+		}
+	case failed == nil || ctx.Err() != nil:
+		return jobs.Outcome{}, err
+	default:
+		decision = "re-prefilled on the decode machine, because " + failed.Error()
+		m.began = time.Now()
+		if c, err = s.reprefill(ctx, t, failed); err != nil {
+			s.ended(t, m, failed, c)
+			return jobs.Outcome{}, err
+		}
+	}
+	s.ended(t, m, failed, c)
+	r := s.disaggregated(t, c, start)
+	r.Decision = strings.TrimPrefix(r.Decision+": "+decision, ": ")
+	if c.FirstToken > 0 {
+		r.Timings.TimeToFirstTokenSeconds += m.began.Sub(start).Seconds()
+	}
+	r.Timings.SaveSeconds = h.State.SaveSeconds
+	s.transferred(r, t, m.transfer)
+	r.Handover = &jobs.HandoverReport{Bytes: h.State.Bytes}
+	if m.arrived {
+		r.Handover.BytesPerSecond = perSecond(h.State.Bytes, m.transfer)
+	}
+	if i := c.Imported; i != nil {
+		r.Timings.RestoreSeconds, r.Timings.CheckSeconds = i.Restored.Seconds(), i.Checked.Seconds()
+		r.Handover.Divergence = i.Divergence
+	}
+	if failed == nil {
+		r.Usage.HandedOver = c.Imported.Tokens
+	} else {
+		r.Handover.Failure, r.Handover.Message = failed.Failure, failed.Error()
+		r.Handover.Divergence = max(r.Handover.Divergence, failed.Divergence)
+		r.Warnings = append(r.Warnings, notUsed(failed))
+	}
+	return jobs.Outcome{Result: r, Settled: func(done bool) {
+		if done {
+			s.letGo(ctx, t, failed)
+		}
+	}}, nil
+}
+
+// continueFrom fetches the state and has the engine continue from it. Why it does not is a *jobs.HandoverError; then
+// nothing was generated.
+func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine.Completion, error) {
+	h := t.Handover
+	mover, refused := s.accepts(h)
+	if refused != nil {
+		return engine.Completion{}, refused
+	}
+	begin := time.Now()
+	file, err := s.fetcher.Fetch(ctx, h.State, mover.Dir, mover.Prefix, t.Progress)
+	if err != nil {
+		m.transfer = time.Since(begin)
+		return engine.Completion{}, asHandoverError(jobs.FailUnreachable, err)
+	}
+	m.transfer, m.arrived = file.Duration, true
+	defer s.remove(t.Job.ID, file.Path)
+	m.began = time.Now()
+	c, err := s.engine.Decode(ctx, s.request(t, fileTime(file.Bytes)), engine.Prefilled{
+		Kind: jobs.KindState, PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
+		State: &engine.StateFile{
+			Path: file.Path, Bytes: file.Bytes, Tokens: h.State.Tokens, Fingerprint: h.State.Fingerprint, First: h.State.First,
+			Saved: seconds(h.State.SaveSeconds),
+		},
+	}, s.emit(t))
+	if failed, ok := errors.AsType[*jobs.HandoverError](err); ok && failed.Failure == jobs.FailFirstToken {
+		s.pairs.Compared(machineOf(h.Prefill.Server), failed.Error())
+	} else if err == nil && c.Imported != nil {
+		s.pairs.Compared(machineOf(h.Prefill.Server), "")
+	}
+	return c, err
+}
+
+// accepts checks all that can be known before a byte is fetched.
+func (s *Stage) accepts(h *jobs.Handover) (*engine.Mover, *jobs.HandoverError) {
+	about := s.about()
+	if about.Mover == nil || s.fetcher == nil {
+		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
+	}
+	if list := about.Mover.Fingerprint.Differences(h.State.Fingerprint); len(list) > 0 {
+		return nil, jobs.HandoverErrorf(jobs.FailFingerprint, "the two engines differ: %s", strings.Join(list, "; "))
+	}
+	if why := s.pairs.Why(machineOf(h.Prefill.Server)); why != "" {
+		return nil, jobs.HandoverErrorf(jobs.FailStopped, "%s", why)
+	}
+	return about.Mover, nil
+}
+
+// reprefill computes the prompt and generates the text here.
+func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverError) (engine.Completion, error) {
+	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "from", t.Handover.Prefill.Server,
+		"failure", why.Failure, "error", why)
+	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
+	if err == nil {
+		s.rates.ObservePrefill(PromptBytes(t.Job), c.PromptTokens, c.ComputedTokens, c.PrefillDuration)
+	}
+	return c, err
+}
+
+// missed is the failure of a state that the engine took and did not use: what it generated is right all the same.
+func missed(st *jobs.State, c engine.Completion) *jobs.HandoverError {
+	if c.Imported != nil && c.CachedTokens >= st.Tokens {
+		return nil
+	}
+	return jobs.HandoverErrorf(jobs.FailSilentMiss,
+		"the decode engine took a KV state of %s tokens, then found %s of the prompt in its cache and computed %s; let only the worker send requests to it",
+		count(st.Tokens), count(c.CachedTokens), count(c.ComputedTokens))
+}
+
+// ended has the hand-over counted.
+func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine.Completion) {
+	var restore time.Duration
+	if c.Imported != nil {
+		restore = c.Imported.Restored
+	}
+	if failed == nil {
+		s.observe.HandoverEnded("", t.Handover.State.Bytes, m.transfer, restore)
+		return
+	}
+	moved := int64(0)
+	if m.arrived {
+		moved = t.Handover.State.Bytes
+	}
+	s.observe.HandoverEnded(failed.Failure, moved, m.transfer, restore)
+}
+
+// letGo tells the prefill machine that a state is not needed any more, if it is there and knows of one.
+func (s *Stage) letGo(ctx context.Context, t *jobs.Task, failed *jobs.HandoverError) {
+	if failed != nil && slices.Contains([]jobs.Failure{jobs.FailRefusedURL, jobs.FailUnreachable, jobs.FailNotFound}, failed.Failure) || s.fetcher == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doneLimit)
+	defer cancel()
+	if err := s.fetcher.Done(ctx, t.Handover.State); err != nil {
+		s.log.Debug("the prefill machine was not told that a KV state is done with; its lease ends by itself", "job", t.Job.ID, "error", err)
+	}
+}

@@ -1,0 +1,68 @@
+package pipeline
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// notUsed is the warning of a hand-over that failed.
+func notUsed(why *jobs.HandoverError) string {
+	return fmt.Sprintf("KV state not used (%s): %s", why.Failure, why.Error())
+}
+
+// used says what a hand-over came to.
+func used(st *jobs.State, moved time.Duration, c engine.Completion) string {
+	return fmt.Sprintf("%s prompt tokens handed over as KV state (%s, saved in %s, moved in %s at %s/s, read in %s); the decode machine computed %s",
+		count(c.Imported.Tokens), size(st.Bytes), took(seconds(st.SaveSeconds)), took(moved), size(int64(perSecond(st.Bytes, moved))),
+		took(c.Imported.Restored), count(c.ComputedTokens))
+}
+
+// count writes a number with commas.
+func count(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// size writes a number of bytes.
+func size(bytes int64) string {
+	for _, u := range []struct {
+		unit  float64
+		name  string
+		whole int64 // from which on it is written without a decimal
+	}{{1e9, "GB", 10e9}, {1e6, "MB", 10e6}, {1e3, "kB", 10e3}} {
+		switch {
+		case float64(bytes) < u.unit:
+		case bytes >= u.whole:
+			return fmt.Sprintf("%.0f %s", float64(bytes)/u.unit, u.name)
+		default:
+			return fmt.Sprintf("%.1f %s", float64(bytes)/u.unit, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// took writes a time with as many digits as can be believed.
+func took(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+}
+
+// perSecond is a rate, 0 if no time passed.
+func perSecond(bytes int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(bytes) / d.Seconds()
+}
