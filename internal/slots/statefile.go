@@ -102,7 +102,10 @@ func (s *stateReader) layout() (Layout, error) {
 			magic, version, stateMagic, stateVersion)
 	}
 	l := Layout{Format: fmt.Sprintf("ggsq.%d", version), Tokens: s.tokens()}
-	for parts := 0; s.err == nil && s.at < s.size; parts++ {
+	if s.next() == checkpointMagic {
+		s.fail("no part of a cache")
+	}
+	for parts := 0; s.err == nil && (s.at < s.size || parts == 0); parts++ {
 		switch {
 		case parts == maxStateParts:
 			s.fail("more than %d parts", maxStateParts)
@@ -239,7 +242,7 @@ func (s *stateReader) recurrent() {
 		s.note("state %s %d", t, bytes)
 		s.skip(cells, int64(bytes))
 	}
-	if rows%2 != 0 {
+	if rows == 0 || rows%2 != 0 {
 		s.fail("a recurrent state of %d rows", rows)
 	}
 }
