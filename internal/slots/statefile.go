@@ -136,7 +136,7 @@ func (s *stateReader) tokens() int {
 			s.fail("a list of %d numbers for %d tokens", count, n)
 		}
 	}
-	s.skip(1, end-s.at)
+	s.skip(end - s.at)
 	return int(n)
 }
 
@@ -231,7 +231,7 @@ func (s *stateReader) rows(half string, cells int64, layers uint32, transposed b
 // layer of the model one row of the short-term state, then likewise of the long-term one.
 func (s *stateReader) recurrent() {
 	cells := int64(s.uint32())
-	s.skip(1, 12) // position, sequences, transposed
+	s.skip(12) // position, sequences, transposed
 	s.note("recurrent of %d layers", s.uint32())
 	rows := 0
 	for ; s.err == nil && s.at < s.size && s.next() != checkpointMagic; rows++ {
@@ -256,9 +256,9 @@ func (s *stateReader) checkpoints() {
 		return
 	}
 	for range count {
-		s.skip(1, 16) // tokens, first and last position
+		s.skip(16) // tokens, first and last position
 		for range 3 { // of the model itself and of draft models
-			s.skip(1, int64(s.uint64()))
+			s.skip(int64(s.uint64()))
 		}
 	}
 	if s.at != s.size {
