@@ -256,7 +256,7 @@ func (s *stateReader) checkpoints() {
 		return
 	}
 	for range count {
-		s.skip(16) // tokens, first and last position
+		s.skip(16)    // tokens, first and last position
 		for range 3 { // of the model itself and of draft models
 			s.skip(int64(s.uint64()))
 		}
