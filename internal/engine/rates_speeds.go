@@ -78,35 +78,30 @@ func or(measured, otherwise float64) Speed {
 	return Speed{otherwise, false}
 }
 
-// along is a rate for a prompt of so many tokens: the base for it, times what was measured beside the base at the lengths
-// nearest to it. So a length of which nothing was measured yet takes part in what was measured of others.
+// along is a rate for a prompt of so many tokens: what was measured at the lengths on either side of it. Beyond them it goes
+// on as the base does, and so does all of it as long as nothing was measured.
 func along(measured map[string]float64, tokens float64, base func(tokens float64) float64) (rate float64, any bool) {
 	place := math.Log2(max(tokens, 1)/shortest) + 0.5 // 0 in the middle of the first length, 1 in that of the second
-	var below, above float64                          // ratios of the neighbours
-	var from, to float64                              // their places
+	below, above := -1, -1                            // the lengths on either side, of which something was measured
 	for i, length := range jobs.RateLengths {
-		v := measured[length]
-		if v <= 0 {
+		if measured[length] <= 0 {
 			continue
 		}
-		at := float64(i)
-		ratio := v / base(shortest*math.Exp2(at-0.5))
-		if at <= place || !any {
-			below, from = ratio, at
-		}
-		above, to = ratio, at
-		any = true
-		if at >= place {
-			break
+		if float64(i) <= place {
+			below = i
+		} else if above < 0 {
+			above = i
 		}
 	}
+	value := func(i int) float64 { return measured[jobs.RateLengths[i]] }
+	middle := func(i int) float64 { return shortest * math.Exp2(float64(i)-0.5) }
 	switch {
-	case !any:
+	case below < 0 && above < 0:
 		return base(tokens), false
-	case to <= from || place <= from:
-		return base(tokens) * below, true
-	case place >= to:
-		return base(tokens) * above, true
+	case below < 0:
+		return value(above) * base(tokens) / base(middle(above)), true
+	case above < 0:
+		return value(below) * base(tokens) / base(middle(below)), true
 	}
-	return base(tokens) * (below + (above-below)*(place-from)/(to-from)), true
+	return value(below) + (value(above)-value(below))*(place-float64(below))/float64(above-below), true
 }

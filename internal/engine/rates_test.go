@@ -1,0 +1,280 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+func TestRatesPredictFromWhatWasMeasured(t *testing.T) {
+	var r engine.Rates
+	if got := r.PrefillTime(0); got != 10*time.Second {
+		t.Errorf("shortest prediction %v, want 10 s", got)
+	}
+	cold := r.PrefillTime(3_000_000)
+	r.ObservePrefill(400_000, 100_000, 100_000, 100*time.Second) // 4 bytes a token, 1,000 tokens a second
+	if got := r.PrefillTime(4_000_000); got != 1000*time.Second {
+		t.Errorf("prediction %v, want 1000 s", got)
+	}
+	if cold <= r.PrefillTime(3_000_000) {
+		t.Errorf("the cold prediction %v is not the more cautious one", cold)
+	}
+	r.ObservePrefill(400, 100, 1, time.Hour) // nearly all cached: says nothing of the speed
+	if got := r.PrefillTime(4_000_000); got != 1000*time.Second {
+		t.Errorf("prediction %v after a cached prompt, want 1000 s still", got)
+	}
+	if got := r.Tokens(4000); got != 1000 {
+		t.Errorf("4,000 bytes are %d tokens, want 1000", got)
+	}
+}
+
+func TestRatesAverage(t *testing.T) {
+	var r engine.Rates
+	r.ObservePrefill(3000, 1000, 1000, time.Second)
+	r.ObservePrefill(4500, 1000, 1000, 500*time.Millisecond)
+	r.ObservePrefill(9000, 3000, 3000, 2*time.Second)
+	r.ObserveDecode(1000, 100, time.Second)
+	r.ObserveDecode(1000, 1, time.Nanosecond) // no rate
+	r.ObserveDecode(40_000, 50, time.Second)
+	r.ObserveJob(3 * time.Second)
+	r.ObserveSave(1000, 3e6, 1e6, time.Millisecond)
+	r.ObserveSave(1000, 1000, 0, time.Hour) // too small to tell how fast
+	r.ObserveRestore(3e6, 2*time.Millisecond, 20*time.Millisecond)
+	r.ObserveLink("spark-1", 3e6, 3*time.Millisecond)
+	r.ObserveLink("spark-1", 3e6, 1500*time.Microsecond)
+	r.ObserveLink("spark-2", 3e6, 30*time.Millisecond)
+	r.ObserveLink("spark-3", 1000, time.Millisecond)
+	want := jobs.Rates{
+		PrefillTokensPerSecond: 1260, DecodeTokensPerSecond: 90,
+		PrefillByLength:     map[string]float64{"1k": 1200, "4k": 1500},
+		DecodeByLength:      map[string]float64{"1k": 100, "more": 50},
+		PromptBytesPerToken: 3.24, GeneratedTokens: 74.16, JobSeconds: 3, StateBytesPerToken: 1600.2, StateFixedBytes: 0,
+		SaveBytesPerSecond: 3e9, RestoreBytesPerSecond: 1.5e9, CheckSeconds: 0.02,
+		LinkBytesPerSecond: map[string]float64{"spark-1": 1.2e9, "spark-2": 1e8},
+	}
+	close := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) })
+	if diff := cmp.Diff(want, r.Snapshot(), close); diff != "" {
+		t.Errorf("rates (-want +got):\n%s", diff)
+	}
+	before := r.Snapshot()
+	r.ObserveLink("spark-1", 3e6, time.Second)
+	r.ObservePrefill(3000, 1000, 1000, time.Hour)
+	if diff := cmp.Diff(want, before, close); diff != "" {
+		t.Errorf("a snapshot changed afterwards (-want +got):\n%s", diff)
+	}
+}
+
+// What was measured counts, at the lengths beside it, too; what was not is published.
+func TestSpeeds(t *testing.T) {
+	cold := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{})
+	if s := cold.Prefill(8192); s.Measured || math.Abs(s.Value-2346.6) > 1 {
+		t.Errorf("published prefill %+v, want 2346.6 tokens a second", s)
+	}
+	if s := cold.Decode(4096); s.Measured || s.Value != 55.7 {
+		t.Errorf("published decoding %+v, want 55.7 tokens a second", s)
+	}
+	if s := cold.Decode(65536); s.Value >= cold.Decode(32768).Value || s.Value <= 0 {
+		t.Errorf("decoding after 64k tokens %+v", s)
+	}
+	// Half as fast as published, at two lengths: so at all of them.
+	half := jobs.Rates{PrefillByLength: map[string]float64{}}
+	for i, length := range []string{"1k", "8k"} {
+		n := []float64{512 * math.Sqrt2, 4096 * math.Sqrt2}[i]
+		half.PrefillByLength[length] = cold.Prefill(int(n)).Value / 2
+	}
+	slow := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, half)
+	for _, n := range []int{1, 100, 512, 724, 5793, 8192, 100_000} {
+		got, want := slow.Prefill(n), cold.Prefill(n).Value/2
+		if !got.Measured || math.Abs(got.Value-want) > want/100 {
+			t.Errorf("%d tokens at %+v a second, want %v", n, got, want)
+		}
+	}
+	// Between two lengths of which something was measured lies what lies between.
+	between := engine.SpeedsOf("x", jobs.RoleDecode, jobs.Rates{PrefillByLength: map[string]float64{"512": 100, "2k": 200}})
+	if got := between.Prefill(724).Value; got <= 100 || got >= 200 {
+		t.Errorf("%v tokens a second between 100 and 200", got)
+	}
+	// What others write of themselves is not believed blindly.
+	odd := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{
+		PrefillByLength: map[string]float64{"8k": -1, "4k": math.NaN(), "2k": math.Inf(1), "odd": 5}, SaveBytesPerSecond: -3,
+		LinkBytesPerSecond: map[string]float64{"m": 0},
+	})
+	if odd.Prefill(8192) != cold.Prefill(8192) || odd.Save().Measured || odd.Link("m").Measured {
+		t.Errorf("rates that are none were taken: %+v %+v %+v", odd.Prefill(8192), odd.Save(), odd.Link("m"))
+	}
+}
+
+// Other models are taken for dense ones of the size that their name gives.
+func TestSpeedsOfOtherModels(t *testing.T) {
+	at := func(model string) float64 {
+		return engine.SpeedsOf(model, jobs.RolePrefill, jobs.Rates{}).Prefill(2048).Value
+	}
+	base := at("unheard-of:latest")
+	if base < 2000 || base > 2500 {
+		t.Errorf("a model without a size: %v tokens a second", base)
+	}
+	for model, factor := range map[string]float64{
+		"llama3.1:70b": 7.62 / 70, "phi-4-14B-Q8_0:latest": 7.62 / 14, "qwen2.5-coder:1.5b": 7.62 / 1.5, "mixtral:8x7b": 1, "a3b:latest": 1,
+	} {
+		if got := at(model); math.Abs(got-base*factor) > 1 {
+			t.Errorf("%s at %v tokens a second, want %v", model, got, base*factor)
+		}
+	}
+	if big, small := at("gpt-oss:120b"), at("gpt-oss:20b"); big == small || big < 2400 || small < 4000 {
+		t.Errorf("gpt-oss at %v and %v tokens a second", big, small)
+	}
+	// More tokens never take less time, and never less room.
+	for _, model := range []string{"gpt-oss:120b", "gpt-oss:20b", "qwen3-coder:30b", "x:13b"} {
+		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+			s := engine.SpeedsOf(model, role, jobs.Rates{})
+			for n, before, size := 1, 0.0, 0.0; n < 200_000; n += 1 + n/50 {
+				took, bytes := float64(n)/s.Prefill(n).Value, s.StateBytes(n, "q8_0").Value
+				if took <= before || bytes <= size || bytes >= s.StateBytes(n, "f16").Value {
+					t.Fatalf("%s, %s: %d tokens take %v s and %v bytes, fewer took %v and %v", model, role, n, took, bytes, before, size)
+				}
+				if s.Decode(n).Value <= 0 || s.Decode(n).Value > s.Decode(1).Value {
+					t.Fatalf("%s, %s: %v tokens a second after %d", model, role, s.Decode(n), n)
+				}
+				before, size = took, bytes
+			}
+		}
+	}
+}
+
+func TestRatesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state", "rates.json")
+		log, said := logged()
+		r, err := engine.OpenRates(path, "digest-a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.Keep(ctx, time.Minute, log)
+		}()
+		time.Sleep(2 * time.Minute) // of the bubble
+		if _, err := os.Stat(path); err == nil {
+			t.Error("a file was written although nothing was measured")
+		}
+		r.ObservePrefill(3000, 1000, 1000, time.Second)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		again, err := engine.OpenRates(path, "digest-a")
+		if err != nil || again.Snapshot().PrefillByLength["1k"] != 1000 {
+			t.Errorf("kept %+v, %v", again.Snapshot(), err)
+		}
+		r.ObserveLink("spark-1", 1e9, time.Second)
+		stop()
+		<-ended
+		again, err = engine.OpenRates(path, "digest-a")
+		if diff := cmp.Diff(r.Snapshot(), again.Snapshot()); diff != "" || err != nil {
+			t.Errorf("after the end (-measured +kept): %v\n%s", err, diff)
+		}
+		if other, err := engine.OpenRates(path, "digest-b"); err != nil || !cmp.Equal(other.Snapshot(), jobs.Rates{}) {
+			t.Errorf("rates of another model: %+v, %v", other.Snapshot(), err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file's mode: %v, %v", info, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
+			t.Errorf("left beside it: %v", left)
+		}
+		if said.Len() > 0 {
+			t.Errorf("logged: %s", said)
+		}
+	})
+}
+
+func TestRatesOfASpoiltFile(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"empty": "", "cut": `{"v":1,"model_digest":"d","rates":{"pre`, "other": `[1,2]`, "text": "hello",
+		"large": `{"v":1,"model_digest":"d"` + strings.Repeat(" ", 1<<20) + "}",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := engine.OpenRates(path, "d")
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error %v, want one that names the file", name, err)
+		}
+		r.ObserveLink("m", 1e9, time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		r.Keep(ctx, time.Hour, slog.New(slog.DiscardHandler))
+		if again, err := engine.OpenRates(path, "d"); err != nil || again.Snapshot().LinkBytesPerSecond["m"] != 1e9 {
+			t.Errorf("%s: not replaced: %v", name, err)
+		}
+	}
+	path := filepath.Join(dir, "no folder")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, said := logged()
+	r, _ := engine.OpenRates(filepath.Join(path, "rates.json"), "d")
+	r.ObserveLink("m", 1e9, time.Second)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	r.Keep(ctx, time.Hour, log)
+	if !strings.Contains(said.String(), "write measured rates") {
+		t.Errorf("logged %q of a folder that cannot be made", said)
+	}
+}
+
+func logged() (*slog.Logger, *bytes.Buffer) {
+	var said bytes.Buffer
+	return slog.New(slog.NewTextHandler(&said, nil)), &said
+}
+
+// Whatever a file or a presence record holds, no estimate is negative, infinite or not a number.
+func FuzzRates(f *testing.F) {
+	f.Add([]byte(`{"v":1,"model_digest":"d","rates":{"prefill_by_length":{"512":1e3,"8k":4e3},"decode_by_length":{"1k":50}}}`), 1000)
+	f.Add([]byte(`{"v":1,"model_digest":"d","rates":{"prefill_by_length":{"512":-1,"8k":1e308},"link_bytes_per_second":{"":1,"m":1e-300}}}`), 1)
+	f.Add([]byte(`{"v":1,"model_digest":"d","rates":{"check_seconds":-5,"state_bytes_per_token":1e200,"generated_tokens":1e18}}`), 1<<30)
+	f.Add([]byte(`{"v":2}`), 0)
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte, tokens int) {
+		tokens = max(1, min(tokens, 1<<24))
+		path := filepath.Join(dir, "rates.json")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, _ := engine.OpenRates(path, "d")
+		if d := r.PrefillTime(4 << 20); d < 10*time.Second {
+			t.Errorf("prediction %v", d)
+		}
+		var published jobs.Rates // as another worker's presence
+		_ = json.Unmarshal(data, &struct{ Rates *jobs.Rates }{&published})
+		here, there := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot()), engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, published)
+		d := engine.Decide(engine.Question{
+			Tokens: tokens, UncachedPrefill: tokens, UncachedDecode: tokens, Generated: int(there.Generated().Value),
+			StateBytes: int64(here.StateBytes(tokens, "f16").Value), Prefill: here, Decode: there, Link: there.Link("m"),
+			QueueDecode: time.Duration(there.Job(tokens).Value) * time.Second,
+		})
+		for _, c := range d.Ways() {
+			if !(c.Total > 0) || math.IsInf(c.Total, 0) {
+				t.Errorf("%+v", c)
+			}
+		}
+		if d.String() == "" {
+			t.Error("no line")
+		}
+	})
+}
