@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/jobs"
+	"tandem/internal/shim"
 )
 
 // WorkerFlags are the settings of a worker. Every one is a flag, an environment variable and a key
@@ -30,6 +31,10 @@ type WorkerFlags struct {
 	NumCtx      int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
 	Threads     int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
 	Handover    string `env:"TANDEM_HANDOVER" enum:"auto,context" default:"auto" help:"What prefill gives decode: auto, or context to have Ollama's context sent literally."`
+
+	OllamaBinary string `name:"ollama-binary" env:"TANDEM_OLLAMA_BINARY" help:"Ollama program of which to start and watch a server of our own, whose KV cache can be handed over." placeholder:"FILE"`
+	ShimRunDir   string `name:"shim-run-dir" env:"TANDEM_SHIM_RUN_DIR" type:"path" help:"Where a shim beside an Ollama that runs already leaves its records; where 'shim install' puts them if not given." placeholder:"DIR"`
+	CacheType    string `name:"cache-type" env:"TANDEM_CACHE_TYPE" enum:",f16,q8_0" default:"" help:"Type of the KV cache of an engine started here: f16 or q8_0; the same on both sides." placeholder:"TYPE"`
 
 	HTTP         string        `name:"http" env:"TANDEM_HTTP" default:"${http}" help:"Address of the HTTP API; use the machine's own to be reached from others." placeholder:"ADDR"`
 	Machine      string        `env:"TANDEM_MACHINE" help:"Name of this machine in results and status; the host name if not given." placeholder:"NAME"`
@@ -57,18 +62,25 @@ func (f *WorkerFlags) complete() error {
 		return jobs.Errorf(jobs.CodeInvalid, "engine llamacpp needs --engine-url of a running llama-server, or --model-file to start one")
 	case f.ModelFile != "" && f.EngineURL != "":
 		return jobs.Errorf(jobs.CodeInvalid, "engine-url and model-file are both set; give one")
+	case f.OllamaBinary != "" && (f.Engine != "ollama" || f.EngineURL != ""):
+		return jobs.Errorf(jobs.CodeInvalid, "ollama-binary starts an Ollama for this worker; give it without --engine-url, and with --engine ollama")
+	case f.CacheType != "" && f.OllamaBinary == "" && f.ModelFile == "":
+		return jobs.Errorf(jobs.CodeInvalid, "cache-type is for an engine that this worker starts (--ollama-binary, --model-file); of one that runs already set it there (OLLAMA_KV_CACHE_TYPE, llama-server --cache-type-k and --cache-type-v)")
 	case f.Slots < 1 || f.Slots > 256:
 		return jobs.Errorf(jobs.CodeInvalid, "slots is %d; want 1 to 256", f.Slots)
 	case f.NumCtx < 256:
 		return jobs.Errorf(jobs.CodeInvalid, "num-ctx is %d; want at least 256 tokens", f.NumCtx)
 	}
-	if f.Engine == "ollama" && f.EngineURL == "" {
+	if f.Engine == "ollama" && f.EngineURL == "" && f.OllamaBinary == "" {
 		f.EngineURL = "http://127.0.0.1:11434"
 	}
 	if f.EngineURL != "" {
 		if u, err := url.Parse(f.EngineURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", f.EngineURL)
 		}
+	}
+	if f.Engine == "ollama" && f.ShimRunDir == "" && onThisMachine(f.EngineURL) {
+		f.ShimRunDir = shim.DefaultRunDir()
 	}
 	if _, _, err := net.SplitHostPort(f.HTTP); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "http is %q; want host:port such as 127.0.0.1:8000", f.HTTP)
@@ -86,4 +98,14 @@ func (f *WorkerFlags) complete() error {
 		f.StateDir = cache + "/tandem/" + jobs.EncodeToken(f.Model)
 	}
 	return nil
+}
+
+// onThisMachine reports whether a URL leads to the loopback interface. What runs elsewhere has its records there.
+func onThisMachine(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

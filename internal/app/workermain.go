@@ -28,6 +28,10 @@ func DecodeWorkerMain(args []string, stdout, stderr io.Writer) int {
 }
 
 func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "shim" {
+		return shimMain(name, args[1:], stdout, stderr)
+	}
+	about += " '" + name + " shim' makes the KV cache inside an installed Ollama reachable."
 	var flags WorkerFlags
 	exited := -1
 	parser, err := kong.New(&flags, kong.Name(name), kong.Description(about), kong.Writers(stdout, stderr),

@@ -54,7 +54,7 @@ func (in *Installation) Install(ctx context.Context, o InstallOptions) (done []s
 func (in *Installation) whole(runDir string) (Status, error) {
 	s, err := in.Status(runDir)
 	if err == nil && s.State == Broken {
-		err = fmt.Errorf("%s is %s", in.server(), Broken)
+		err = fmt.Errorf("the shim in %s is %s", in.Library, Broken)
 	}
 	return s, err
 }

@@ -38,7 +38,7 @@ const (
 	Installed State = "installed"
 	Absent    State = "not installed"
 	Replaced  State = "replaced by an upgrade of Ollama: run install again"
-	Broken    State = "the shim, and the real llama-server is lost: install Ollama again"
+	Broken    State = "broken, for the real llama-server is lost: install Ollama again"
 )
 
 // errConfig marks a shim whose configuration is missing or cannot be read.
