@@ -15,23 +15,33 @@ import (
 // suffix ends the names of state files.
 const suffix = ".kv"
 
-// Export writes the state of a slot that was prefilled to a file, and then evaluates the last token.
-// An error is a *jobs.HandoverError, or that of a server that is gone.
+// Export writes the state of a slot that was prefilled to a file, and then evaluates the last token, which
+// the decode side must predict the same from. What proves the state's use there proves here that it was the
+// prompt's. An error is a *jobs.HandoverError, or that of a server that is gone.
 func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error) {
-	mover, err := sl.server.Mover(ctx)
-	if err != nil {
+	if err := sl.server.config.canMove(); err != nil {
 		return nil, err
 	}
 	n := len(p.head())
 	if n == 0 {
 		return nil, jobs.HandoverErrorf(jobs.FailSave, "a prompt of one token has no state to hand over")
 	}
+	started, err := sl.server.pass(ctx) // no request may take the slot in between
+	if err != nil {
+		return nil, err
+	}
+	defer started()
 	f, err := sl.save(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	p.progress()
-	f.Fingerprint = mover.Fingerprint
+	l, err := ReadLayout(f.Path)
+	if err != nil {
+		sl.discard(f.Path)
+		return nil, jobs.HandoverErrorf(jobs.FailSave, "the state just written is not understood: %w", err)
+	}
+	f.Fingerprint = sl.server.learn(l)
 	first, err := sl.predict(ctx, p.Tokens)
 	switch {
 	case err != nil:

@@ -24,57 +24,93 @@ type sample struct {
 }
 
 // Mover says how the server's states look, or why it has none, with the remedy. The first call has the
-// server write a small one, and so finds out what the server really does, whatever it was started with.
-// An error is a *jobs.HandoverError, or that of a server that is gone.
+// server write a small one, unless it wrote another before, and so finds out what the server really does,
+// whatever it was started with. An error is a *jobs.HandoverError, or that of a server that is gone.
 func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
-	c := s.config
-	if c.Dir == "" {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the folder of llama-server's states is not known; start it with --slot-save-path DIR and name the folder to the worker (--slot-dir DIR)")
-	}
-	model := c.Model()
-	if model == "" {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the model file's digest is not known; wait until it is computed, or name the file to the worker if it cannot read the one that llama-server was given")
+	if err := s.config.canMove(); err != nil {
+		return nil, err
 	}
 	l, err := s.sample(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := &engine.Mover{
-		Fingerprint: jobs.Fingerprint{
-			Model: model, Build: s.id.Build, Format: l.Format, CacheK: l.CacheK, CacheV: l.CacheV,
-			FlashAttention: l.FlashAttention, Streams: l.Streams, Layout: l.Digest,
-		},
-		Dir: c.Dir, Prefix: c.Prefix,
-	}
-	positions := []string{c.Settings}
-	if h := c.Header; h != nil {
-		positions = []string{h.Positions, c.Settings}
+	m := &engine.Mover{Fingerprint: s.fingerprint(l), Dir: s.config.Dir, Prefix: s.config.Prefix}
+	if h := s.config.Header; h != nil {
 		m.BytesPerToken, m.FixedBytes = h.StateBytes(l.CacheK, l.CacheV)
 	}
-	m.Fingerprint.Positions = strings.TrimSpace(strings.Join(positions, " "))
 	return m, nil
+}
+
+// canMove says what this process does not know of the server that it must know to move states.
+func (c Config) canMove() error {
+	switch {
+	case c.Dir == "":
+		return jobs.HandoverErrorf(jobs.FailNoState, "the folder of llama-server's states is not known; start it with --slot-save-path DIR and name the folder to the worker (--slot-dir DIR)")
+	case c.Model() == "":
+		return jobs.HandoverErrorf(jobs.FailNoState, "the model file's digest is not known; wait until it is computed, or name the file to the worker if it cannot read the one that llama-server was given")
+	}
+	return nil
+}
+
+func (s *Server) fingerprint(l Layout) jobs.Fingerprint {
+	f := jobs.Fingerprint{Model: s.config.Model(), Build: s.id.Build, Positions: s.config.Settings}
+	if h := s.config.Header; h != nil {
+		f.Positions = strings.TrimSpace(h.Positions + " " + f.Positions)
+	}
+	return l.of(f)
+}
+
+// learn takes the layout of a state that the server wrote for the one of all of them, and returns its fingerprint. A
+// server that somebody else looks after may have been started again with other flags.
+func (s *Server) learn(l Layout) jobs.Fingerprint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sampled = &sample{layout: l}
+	return s.fingerprint(l)
+}
+
+// of puts the layout into a fingerprint.
+func (l Layout) of(f jobs.Fingerprint) jobs.Fingerprint {
+	f.Format, f.CacheK, f.CacheV, f.FlashAttention, f.Streams, f.Layout = l.Format, l.CacheK, l.CacheV, l.FlashAttention, l.Streams, l.Digest
+	return f
+}
+
+// known is the sample, nil if there is none or it is time to try again.
+func (s *Server) known() *sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.sampled; t != nil && (t.err == nil || time.Now().Before(t.again)) {
+		return t
+	}
+	return nil
 }
 
 // sample returns the layout of a small state that the server wrote, once.
 func (s *Server) sample(ctx context.Context) (Layout, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.sampled; t != nil && (t.err == nil || time.Now().Before(t.again)) {
-		return t.layout, t.err
-	}
-	limited, cancel := context.WithTimeoutCause(ctx, sampleLimit,
+	ctx, cancel := context.WithTimeoutCause(ctx, sampleLimit,
 		jobs.HandoverErrorf(jobs.FailNoState, "llama-server was too busy to write a sample state; it is asked again soon"))
 	defer cancel()
-	l, err := s.writeSample(limited)
-	if err != nil {
-		if limited.Err() != nil {
-			return Layout{}, context.Cause(limited) // says nothing of the server
-		}
+	if err := s.sampling.open(ctx); err != nil {
+		return Layout{}, err
+	}
+	defer s.sampling.close()
+	if t := s.known(); t != nil {
+		return t.layout, t.err
+	}
+	l, err := s.writeSample(ctx)
+	switch {
+	case err == nil:
+		s.learn(l)
+	case ctx.Err() != nil: // says nothing of the server
+		return Layout{}, context.Cause(ctx)
+	default:
 		if err = noState(ctx, s.config, err); Lost(err) || err == ErrLoading {
 			return Layout{}, err
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sampled = &sample{err: err, again: time.Now().Add(sampleAgain)}
 	}
-	s.sampled = &sample{layout: l, err: err, again: time.Now().Add(sampleAgain)}
 	return l, err
 }
 
@@ -88,6 +124,9 @@ func (s *Server) writeSample(ctx context.Context) (Layout, error) {
 		return Layout{}, err
 	}
 	defer sl.Release()
+	if t := s.known(); t != nil { // learnt from whoever had the slot
+		return t.layout, t.err
+	}
 	if _, err := sl.compute(ctx, tokens, func() {}); err != nil {
 		return Layout{}, err
 	}

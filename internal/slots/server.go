@@ -34,8 +34,9 @@ type Server struct {
 	window window
 	recent recent
 
-	mu      sync.Mutex
-	sampled *sample // nil until Mover is asked
+	sampling window // for one at a time
+	mu       sync.Mutex
+	sampled  *sample // what is known of the server's states; nil until it wrote one
 }
 
 // Identity is what a server says of itself.
@@ -89,7 +90,7 @@ func New(c Config, said Identity) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), window: newWindow()}, nil
+	return &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), window: newWindow(), sampling: newWindow()}, nil
 }
 
 // plain reports whether the cache can be stepped back to anywhere.
