@@ -82,7 +82,7 @@ func (f Fingerprint) Differences(writer Fingerprint) []string {
 		{"value cache type", f.CacheV, writer.CacheV, "set the same --cache-type on both sides"},
 		{"flash attention", fmt.Sprint(f.FlashAttention), fmt.Sprint(writer.FlashAttention), "start both with --flash-attn on (Ollama: OLLAMA_FLASH_ATTENTION=1)"},
 		{"cache streams", fmt.Sprint(f.Streams), fmt.Sprint(writer.Streams), "give both the same number of slots (llama-server -np, OLLAMA_NUM_PARALLEL) and --no-kv-unified"},
-		{"cache layout", f.Layout, writer.Layout, "start both with the same cache settings (--swa-full)"},
+		{"cache layout", f.Layout, writer.Layout, "start both with the same cache settings, and without --swa-full"},
 		{"positions", f.Positions, writer.Positions, "start both with the same rope and window flags"},
 	} {
 		if d.here != d.there {
