@@ -236,7 +236,12 @@ func (c *shimRemove) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	done, err := in.Remove(cmp.Or(c.RunDir, shim.DefaultRunDir()), c.DryRun)
+	runDir := cmp.Or(c.RunDir, shim.DefaultRunDir())
+	before, err := in.Status(runDir)
+	if err != nil {
+		return err
+	}
+	done, err := in.Remove(runDir, c.DryRun)
 	tell(out, done, c.DryRun)
 	switch {
 	case err != nil:
@@ -244,6 +249,9 @@ func (c *shimRemove) Run(out io.Writer) error {
 	case done == nil:
 		fmt.Fprintf(out, "the shim is not installed in %s; nothing to do\n", in.Library)
 	case !c.DryRun:
+		if _, err := os.Stat(before.Config.SlotDir); err == nil {
+			fmt.Fprintf(out, "\nKV states, which hold what prompts say, are left in %s: delete them once no worker uses them\n", before.Config.SlotDir)
+		}
 		fmt.Fprintf(out, "\nRestart Ollama, since a model that is loaded keeps its server until then: %s\n", in.Restart())
 	}
 	return nil

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"io"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -68,6 +69,12 @@ func TestShimCommands(t *testing.T) {
 			}
 		}
 	}
+	for _, main := range []func([]string, io.Writer, io.Writer) int{PrefillWorkerMain, DecodeWorkerMain} {
+		var out strings.Builder
+		if code := main([]string{"--help"}, &out, io.Discard); code != ExitDone || !strings.Contains(out.String(), "-worker shim'") {
+			t.Errorf("the worker's help says nothing of the subcommand:\n%s", out.String())
+		}
+	}
 	if b, err := os.ReadFile(filepath.Join(library, "llama-server")); err != nil || !slices.Equal(b, real) {
 		t.Errorf("the server is not what it was: %v", err)
 	}
@@ -81,6 +88,24 @@ func groupName(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return g.Name
+}
+
+func TestShimRemoveTellsOfStatesThatAreLeft(t *testing.T) {
+	program, dir := ollamaHere(t), t.TempDir()
+	slotDir, runDir := filepath.Join(dir, "slots"), filepath.Join(dir, "run")
+	if code, _, errs := shimCall("install", "--ollama", program, "--slot-dir", slotDir, "--run-dir", runDir, "--group", groupName(t)); code != ExitDone {
+		t.Fatal(errs)
+	}
+	state := filepath.Join(slotDir, "a.state")
+	if err := os.WriteFile(state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := shimCall("remove", "--ollama", program); code != ExitDone || !strings.Contains(out, "left in "+slotDir) {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	if _, err := os.Stat(state); err != nil {
+		t.Error(err)
+	}
 }
 
 // After an upgrade the folders are those of before, without being named again.

@@ -116,6 +116,14 @@ func TestFind(t *testing.T) {
 	if path, err := shim.Find(); err != nil || path != program {
 		t.Errorf("in PATH: %s, %v; want %s", path, err, program)
 	}
+	self, err := os.Executable()
+	must(t, err)
+	beside := filepath.Join(filepath.Dir(self), shim.Name)
+	write(t, beside, read(t, program), 0o755)
+	defer os.Remove(beside)
+	if path, err := shim.Find(); err != nil || path != beside {
+		t.Errorf("beside this program: %s, %v; want %s", path, err, beside)
+	}
 	t.Setenv(shim.EnvProgram, "/bin/sh")
 	if _, err := shim.Find(); err == nil || !strings.Contains(err.Error(), "is no llama-server-shim") {
 		t.Errorf("%v; want a refusal of another program", err)
