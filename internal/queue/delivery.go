@@ -246,7 +246,11 @@ func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
 		err = jobs.Errorf(jobs.CodePanic, "the stage returned neither a hop nor a result, or both")
 	case o.Result != nil:
 		times := &o.Result.Timings
-		times.QueueDecodeSeconds = cmp.Or(times.QueueDecodeSeconds, t.Waited.Seconds())
+		queued := &times.QueueDecodeSeconds
+		if d.stage == jobs.StagePrefill { // which did the whole request
+			queued = &times.QueuePrefillSeconds
+		}
+		*queued = cmp.Or(*queued, t.Waited.Seconds())
 		times.TotalSeconds = cmp.Or(times.TotalSeconds, t.SinceAccepted().Seconds())
 	}
 	if d.w.cfg.Observe != nil {

@@ -24,9 +24,25 @@ func (e *emitter) emit(text, thinking string) {
 
 // done says that nothing more comes of this attempt.
 func (e *emitter) done() {
-	if e.d.stage != jobs.StagePrefill { // which generates nothing
+	e.mu.Lock()
+	begun := e.next > 0
+	e.mu.Unlock()
+	if begun || e.d.stage != jobs.StagePrefill { // which seldom generates anything
 		e.publish(jobs.Chunk{Done: true})
 	}
+}
+
+// attempt is that of the text: it goes on counting where attempts of the prefill stage, which may have begun with it, were
+// given up.
+func (e *emitter) attempt() int {
+	h := e.d.handover
+	switch {
+	case h == nil || h.Attempts == 0:
+		return e.d.attempt
+	case h.Stage == jobs.StageFallback:
+		return h.Attempts + e.d.attempt
+	}
+	return h.Attempts - 1 + e.d.attempt // the last one passed the job on
 }
 
 func (e *emitter) publish(c jobs.Chunk) {
@@ -36,7 +52,7 @@ func (e *emitter) publish(c jobs.Chunk) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.V, c.JobID, c.Attempt, c.Seq = jobs.Version, j.ID, e.d.attempt, e.next
+	c.V, c.JobID, c.Attempt, c.Seq = jobs.Version, j.ID, e.attempt(), e.next
 	e.next++
 	data, err := jobs.Encode(&c)
 	if err == nil {

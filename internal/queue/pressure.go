@@ -69,6 +69,13 @@ func (g *gate) open(ctx context.Context) bool {
 	return g.known+g.handed < room
 }
 
+// last is the number of jobs at decode as last counted, and those handed over since.
+func (g *gate) last() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known + g.handed
+}
+
 // wait returns when the gate is open.
 func (g *gate) wait(ctx context.Context) error {
 	pause := firstRecheck

@@ -162,10 +162,16 @@ func TestGate(t *testing.T) {
 	for _, end := range ends {
 		end(true)
 	}
+	if n := g.last(); n != 4 {
+		t.Errorf("%d jobs at decode, as far as is known, want the 4 that were handed over", n)
+	}
 	open(true, 3) // handed over, and done by decode already
 	depth = 4
 	g.asked = time.Time{}
 	open(false, 4) // others have filled it
+	if n := g.last(); n != 4 || asked != 4 {
+		t.Errorf("%d jobs at decode after %d questions, want 4 after 4", n, asked)
+	}
 	depth = 0
 	open(true, 5)
 	g.depth = func(context.Context) (int, error) { return 0, errors.New("no answer") }

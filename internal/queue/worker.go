@@ -127,6 +127,15 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 // before Run.
 func (w *Worker) Peers() []Presence { return w.fleet.peers(w.cfg.ID) }
 
+// Decoding is how many jobs of the model wait or run at decode, as a prefill worker counted them before it fetched the last
+// job. A decode worker does not count them.
+func (w *Worker) Decoding() int {
+	if w.gate == nil {
+		return 0
+	}
+	return w.gate.last()
+}
+
 // Changed publishes the worker's presence now rather than at the next beat.
 func (w *Worker) Changed() {
 	select {
