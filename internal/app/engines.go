@@ -14,7 +14,10 @@ import (
 func newEngine(f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
 	if f.Engine == "ollama" {
 		o := ollama.Options{
-			URL: f.EngineURL, Model: f.Model, NumCtx: f.NumCtx, NumThread: f.Threads, Handover: f.Handover, RunDir: f.ShimRunDir, Log: log,
+			URL: f.EngineURL, Model: f.Model, NumCtx: f.NumCtx, NumThread: f.Threads, RunDir: f.ShimRunDir, StatePrefix: f.statePrefix, Log: log,
+		}
+		if f.Handover == handoverContext {
+			o.Handover = ollama.HandoverContext
 		}
 		if f.OllamaBinary != "" {
 			return newServedOllama(f, o, log)
@@ -23,6 +26,7 @@ func newEngine(f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
 	}
 	return llamacpp.New(llamacpp.Options{
 		URL: f.EngineURL, Binary: f.LlamaServer, ModelFile: f.ModelFile, Model: f.Model, Slots: f.Slots,
-		NumCtx: f.NumCtx, Threads: f.Threads, CacheType: f.CacheType, StateDir: f.StateDir, LogFile: filepath.Join(f.StateDir, "llama-server.log"), Log: log,
+		NumCtx: f.NumCtx, Threads: f.Threads, CacheType: f.CacheType, SlotDir: f.SlotDir, StatePrefix: f.statePrefix,
+		StateDir: f.StateDir, LogFile: filepath.Join(f.StateDir, "llama-server.log"), Log: log,
 	})
 }

@@ -199,7 +199,7 @@ func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode 
 			return prefill, decode, err
 		}
 		l.cleanup = append(l.cleanup, server.Stop)
-		*side.flags = WorkerFlags{Engine: LocalOllama, EngineURL: server.URL(), NumCtx: localNumCtx, Threads: 1}
+		*side.flags = WorkerFlags{Engine: LocalOllama, EngineURL: server.URL(), ShimRunDir: server.RunDir(), NumCtx: localNumCtx, Threads: 1}
 	}
 	return prefill, decode, nil
 }

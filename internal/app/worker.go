@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
+	"tandem/internal/handover"
 	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
 	"tandem/internal/queue"
@@ -46,6 +47,8 @@ type Worker struct {
 	slots   *engine.Slots
 	rates   *pipeline.Rates
 	stage   *pipeline.Stage
+	states  *handover.Server // of a prefill worker that hands KV states over; else nil
+	pairs   *pipeline.Pairs  // of a decode worker; else nil
 	metrics *telemetry.Metrics
 	queue   *queue.Worker
 	conn    *queue.Conn
@@ -69,6 +72,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 		id:  fmt.Sprintf("%s-%s", jobs.EncodeToken(c.Flags.Machine), strings.ToLower(rand.Text()[:6])),
 		log: c.Log.With("role", c.Role, "model", c.Flags.Model),
 	}
+	w.flags.statePrefix = statePrefix(w.role, w.flags.Model)
 	defer func() {
 		if err != nil {
 			w.close()
@@ -83,12 +87,14 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.slots = engine.NewSlots(w.flags.Slots)
 	w.rates = &pipeline.Rates{}
-	w.metrics = telemetry.NewMetrics(w.role, w.flags.Model, telemetry.Gauges{Slots: w.slots.Size, Busy: w.slots.Busy})
+	gauges := telemetry.Gauges{Slots: w.slots.Size, Busy: w.slots.Busy}
+	if w.role == jobs.RolePrefill {
+		gauges.States = w.held
+	} else {
+		gauges.StoppedPairs = func() int { return len(w.pairs.Stopped()) }
+	}
+	w.metrics = telemetry.NewMetrics(w.role, w.flags.Model, gauges)
 	w.monitor = engine.NewMonitor(w.engine, healthEvery, w.log)
-	w.stage = pipeline.New(pipeline.Config{
-		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Log: w.log,
-		About: func() engine.Description { return w.monitor.Health().Description },
-	})
 
 	w.conn, err = queue.Connect(ctx, queue.Config{
 		URL: w.flags.NATS, Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA,
@@ -107,12 +113,21 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	if err := w.waitForEngine(ctx); err != nil {
 		return nil, err
 	}
+	w.sweep()
+	stage := pipeline.Config{
+		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
+		About: func() engine.Description { return w.monitor.Health().Description },
+	}
+	if err := w.startHandover(ctx, &stage); err != nil {
+		return nil, err
+	}
+	w.stage = pipeline.New(stage)
 	if err := w.listen(ctx); err != nil {
 		return nil, err
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ready: w.monitor.Ready, Describe: w.presence, Observe: w.metrics,
+		Run: w.run, Slots: w.slots, Ready: w.ready, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {
@@ -232,14 +247,21 @@ func (w *Worker) presence() queue.Presence {
 		state = "draining"
 	}
 	prefill, decode := w.rates.Snapshot()
-	return queue.Presence{
+	p := queue.Presence{
 		Worker: w.id, Machine: w.flags.Machine, Role: w.role, Model: w.flags.Model,
 		Engine: h.Description.Engine, EngineVersion: h.Description.Version, ModelDigest: h.Description.ModelDigest,
 		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
 		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
-		Version: Version(), Started: w.started.UTC(),
+		Version: Version(), Started: w.started.UTC(), NoState: w.noState(h.Description),
 		Rates: map[string]float64{"prefill_tokens_per_second": prefill, "decode_tokens_per_second": decode},
 	}
+	if p.NoState == "" && h.Description.Mover != nil {
+		p.Fingerprint = &h.Description.Mover.Fingerprint
+	}
+	if w.pairs != nil {
+		p.StoppedPairs = w.pairs.Stopped()
+	}
+	return p
 }
 
 // takesJobs is nil if the worker takes jobs.

@@ -30,7 +30,16 @@ type WorkerFlags struct {
 	Slots       int    `env:"TANDEM_SLOTS" default:"1" help:"Requests that the engine computes at once."`
 	NumCtx      int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
 	Threads     int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
-	Handover    string `env:"TANDEM_HANDOVER" enum:"auto,context" default:"auto" help:"What prefill gives decode: auto, or context to have Ollama's context sent literally."`
+
+	Handover       string   `env:"TANDEM_HANDOVER" enum:"auto,context,none" default:"auto" help:"What prefill gives decode: auto is the KV state where both engines can; context has Ollama's context sent literally; none."`
+	HandoverListen string   `name:"handover-listen" env:"TANDEM_HANDOVER_LISTEN" default:"127.0.0.1:0" help:"Address where a prefill worker offers KV states; the machine's own, and a fixed port, to be reached from decode machines." placeholder:"ADDR"`
+	HandoverURL    string   `name:"handover-url" env:"TANDEM_HANDOVER_URL" help:"URL under which decode machines reach that address; made from it if not given." placeholder:"URL"`
+	HandoverCert   string   `name:"handover-cert" env:"TANDEM_HANDOVER_CERT" type:"path" help:"Certificate of a prefill worker, PEM, to offer KV states over HTTPS." placeholder:"FILE"`
+	HandoverKey    string   `name:"handover-key" env:"TANDEM_HANDOVER_KEY" type:"path" help:"Its key." placeholder:"FILE"`
+	HandoverBudget ByteSize `name:"handover-budget" env:"TANDEM_HANDOVER_BUDGET" default:"32GB" help:"Disk space for KV states that wait at a prefill worker." placeholder:"SIZE"`
+	HandoverAllow  []string `name:"handover-allow" env:"TANDEM_HANDOVER_ALLOW" help:"Networks from which a decode worker fetches KV states, several separated by commas; loopback, link-local and private ones if not given." placeholder:"CIDR"`
+	HandoverCA     string   `name:"handover-ca" env:"TANDEM_HANDOVER_CA" type:"path" help:"Certificate authority by which a decode worker knows prefill workers." placeholder:"FILE"`
+	SlotDir        string   `name:"slot-dir" env:"TANDEM_SLOT_DIR" type:"path" help:"Folder that a llama-server that runs already was given as --slot-save-path." placeholder:"DIR"`
 
 	OllamaBinary string `name:"ollama-binary" env:"TANDEM_OLLAMA_BINARY" help:"Ollama program of which to start and watch a server of our own, whose KV cache can be handed over." placeholder:"FILE"`
 	ShimRunDir   string `name:"shim-run-dir" env:"TANDEM_SHIM_RUN_DIR" type:"path" help:"Where a shim beside an Ollama that runs already leaves its records; where 'shim install' puts them if not given." placeholder:"DIR"`
@@ -47,6 +56,8 @@ type WorkerFlags struct {
 	Config      kong.ConfigFlag  `env:"TANDEM_CONFIG" help:"YAML file with any of these settings, keys named like the flags." placeholder:"FILE"`
 	PrintConfig bool             `name:"print-config" help:"Print the effective settings as such a file and exit."`
 	Version     kong.VersionFlag `help:"Print the version and exit."`
+
+	statePrefix string // of the names of this worker's KV states
 }
 
 // complete checks the settings and fills what is derived.
@@ -81,6 +92,9 @@ func (f *WorkerFlags) complete() error {
 	}
 	if f.Engine == "ollama" && f.ShimRunDir == "" && onThisMachine(f.EngineURL) {
 		f.ShimRunDir = shim.DefaultRunDir()
+	}
+	if err := f.completeHandover(); err != nil {
+		return err
 	}
 	if _, _, err := net.SplitHostPort(f.HTTP); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "http is %q; want host:port such as 127.0.0.1:8000", f.HTTP)

@@ -31,6 +31,9 @@ func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout
 	if len(args) > 0 && args[0] == "shim" {
 		return shimMain(name, args[1:], stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == "handover" && role == jobs.RoleDecode {
+		return handoverMain(name, addr, args[1:], stdout, stderr)
+	}
 	about += " '" + name + " shim' makes the KV cache inside an installed Ollama reachable."
 	var flags WorkerFlags
 	exited := -1

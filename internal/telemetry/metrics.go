@@ -68,7 +68,7 @@ func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
 		prompt:     prometheus.NewCounterVec(prometheus.CounterOpts(opts("prompt_tokens_total", "Prompt tokens by whether the engine had them cached.")), []string{"source"}),
 		generated:  prometheus.NewCounter(prometheus.CounterOpts(opts("generated_tokens_total", "Tokens generated."))),
 		slow:       prometheus.NewCounter(prometheus.CounterOpts(opts("slow_transfers_total", "Hand-overs that took longer than a second."))),
-		handovers:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("handovers_total", "KV states that were meant to be handed over, by what came of it: used, or why not. Those that were never offered are counted by the prefill worker, the others by the decode worker.")), []string{"outcome"}),
+		handovers:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("handovers_total", "KV states that were meant to be handed over, by what came of it: used, or why not. Those that were never offered show at the prefill worker, the others at the decode worker.")), []string{"outcome"}),
 		moved:      prometheus.NewCounter(prometheus.CounterOpts(opts("handover_bytes_total", "Bytes of KV states fetched."))),
 		saving:     span("handover_save_seconds", "Time in which the engine wrote a KV state."),
 		moving:     span("handover_transfer_seconds", "Time in which a KV state was fetched and verified."),

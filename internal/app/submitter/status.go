@@ -84,6 +84,10 @@ func faultsOf(o *queue.Overview) []fault {
 		if w.State == queue.StateDown {
 			add(fmt.Sprintf("the engine of %s worker %s on %s is down: %s", w.Role, w.Worker, w.Machine, oneLine(w.Problem)), "start the engine on "+w.Machine)
 		}
+		for _, from := range w.StoppedPairs {
+			add(fmt.Sprintf("%s takes no KV states of %s from %s any more, since first predictions differed; their prompts are computed twice", w.Machine, w.Model, from),
+				fmt.Sprintf("compare model, versions and settings of the two engines, then on %s: decode-worker handover clear %s", w.Machine, from))
+		}
 	}
 	return faults
 }

@@ -36,6 +36,7 @@ func TestFaults(t *testing.T) {
 		{"other files", func(o *queue.Overview) { o.Workers[1].ModelDigest = "sha256:bbb" }, "not the same everywhere: sha256:aaa, sha256:bbb"},
 		{"nearly full", func(o *queue.Overview) { o.Streams[0].Messages = 90 }, "stream INTAKE is nearly full"},
 		{"nearly full of bytes", func(o *queue.Overview) { o.Streams[0].Bytes = 900 }, "stream INTAKE is nearly full"},
+		{"stopped hand-overs", func(o *queue.Overview) { o.Workers[1].StoppedPairs = []string{"spark-1"} }, "takes no KV states of m from spark-1"},
 		{"missing stream", func(o *queue.Overview) { o.Streams[0].Missing = true }, "stream INTAKE is missing"},
 		{"no model", func(o *queue.Overview) { o.Models = nil }, "no model is known"},
 	} {
