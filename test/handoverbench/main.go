@@ -145,7 +145,7 @@ func ollamas(ctx context.Context, b *bench, e standin.Engines, dir string, numCt
 			return err
 		}
 		b.cleanup = append(b.cleanup, s.Stop)
-		o := ollama.Options{URL: s.URL(), Model: model, NumCtx: numCtx, NumThread: threads, RunDir: s.RunDir(), Prefix: "bench-"}
+		o := ollama.Options{URL: s.URL(), Model: model, NumCtx: numCtx, NumThread: threads, RunDir: s.RunDir(), StatePrefix: "bench-"}
 		made, err := ollama.New(o)
 		if err != nil {
 			return err
