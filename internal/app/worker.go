@@ -37,23 +37,24 @@ type WorkerConfig struct {
 // Worker is one worker process: one engine, one model, one role, the queue on one side and the
 // HTTP API on the other.
 type Worker struct {
-	role    jobs.Stage
-	flags   WorkerFlags
-	id      string
-	started time.Time
-	log     *slog.Logger
-	engine  engine.Engine
-	monitor *engine.Monitor
-	slots   *engine.Slots
-	rates   *pipeline.Rates
-	stage   *pipeline.Stage
-	states  *handover.Server // of a prefill worker that hands KV states over; else nil
-	pairs   *pipeline.Pairs  // of a decode worker; else nil
-	metrics *telemetry.Metrics
-	queue   *queue.Worker
-	conn    *queue.Conn
-	addr    string
-	http    *http.Server
+	role     jobs.Stage
+	flags    WorkerFlags
+	id       string
+	started  time.Time
+	log      *slog.Logger
+	engine   engine.Engine
+	monitor  *engine.Monitor
+	slots    *engine.Slots
+	rates    *engine.Rates
+	prefixes *engine.Prefixes
+	stage    *pipeline.Stage
+	states   *handover.Server // of a prefill worker that hands KV states over; else nil
+	pairs    *pipeline.Pairs  // of a decode worker; else nil
+	metrics  *telemetry.Metrics
+	queue    *queue.Worker
+	conn     *queue.Conn
+	addr     string
+	http     *http.Server
 
 	cleanup []func() // last in, first out
 
@@ -86,7 +87,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 		w.onClose("engine", w.engine.Close)
 	}
 	w.slots = engine.NewSlots(w.flags.Slots)
-	w.rates = &pipeline.Rates{}
+	w.rates, w.prefixes = &engine.Rates{}, engine.NewPrefixes(w.flags.Slots)
 	gauges := telemetry.Gauges{Slots: w.slots.Size, Busy: w.slots.Busy}
 	if w.role == jobs.RolePrefill {
 		gauges.States = w.held
@@ -117,6 +118,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	stage := pipeline.Config{
 		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
+		Peers: w.peers, Decoding: func() int { return w.queue.Decoding() }, Prefixes: w.prefixes,
 	}
 	if err := w.startHandover(ctx, &stage); err != nil {
 		return nil, err
@@ -151,6 +153,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	watchers.Go(func() { w.monitor.Run(watch) })
 	watchers.Go(func() { w.announceChanges(watch) })
+	watchers.Go(func() {
+		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.modelDigest, keepRatesEvery, w.log)
+	})
 	watchers.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -246,20 +251,20 @@ func (w *Worker) presence() queue.Presence {
 	if w.isDraining() {
 		state = "draining"
 	}
-	prefill, decode := w.rates.Snapshot()
 	p := queue.Presence{
 		Worker: w.id, Machine: w.flags.Machine, Role: w.role, Model: w.flags.Model,
 		Engine: h.Description.Engine, EngineVersion: h.Description.Version, ModelDigest: h.Description.ModelDigest,
 		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
 		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
 		Version: Version(), Started: w.started.UTC(), NoState: w.noState(h.Description),
-		Rates: map[string]float64{"prefill_tokens_per_second": prefill, "decode_tokens_per_second": decode},
+		Rates: w.rates.With(h.Description.Mover),
 	}
 	if p.NoState == "" && h.Description.Mover != nil {
 		p.Fingerprint = &h.Description.Mover.Fingerprint
 	}
 	if w.pairs != nil {
 		p.StoppedPairs = w.pairs.Stopped()
+		p.Prefixes = w.prefixes.Held()
 	}
 	return p
 }

@@ -10,13 +10,12 @@ import (
 )
 
 // Rates are the measured speeds of one worker, as moving averages. They are safe for concurrent use. The zero value
-// has measured nothing and is kept in no file: see [OpenRates].
+// has measured nothing.
 type Rates struct {
 	mu      sync.Mutex
 	now     jobs.Rates
-	changed bool // since they were last kept
-
-	path, digest string // of the file in which they are kept; see OpenRates
+	changed bool   // since they were last kept
+	digest  string // of the model that they are of; empty as long as it is not known
 }
 
 // What is less than this measures latency rather than speed, and is not counted.
@@ -118,6 +117,16 @@ func (r *Rates) Snapshot() jobs.Rates {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
+}
+
+// With returns what was measured so far, and the size of KV states as a model's header says it, as long as none was seen. m may
+// be nil.
+func (r *Rates) With(m *Mover) jobs.Rates {
+	now := r.Snapshot()
+	if now.StateBytesPerToken == 0 && m != nil && m.BytesPerToken > 0 {
+		now.StateBytesPerToken, now.StateFixedBytes = float64(m.BytesPerToken), float64(m.FixedBytes)
+	}
+	return now
 }
 
 // moved is a rate in bytes per second, 0 if too little was moved to tell.

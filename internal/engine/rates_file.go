@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,77 +26,121 @@ type ratesFile struct {
 // largestRatesFile is more than any such file has.
 const largestRatesFile = 1 << 20
 
-// OpenRates returns the rates that an earlier run kept in a file, if they are of the model with this digest, and keeps
-// new ones there. A file that is missing or of another model leaves them empty. One that cannot be read does, too; the
-// error says why, and the rates can be used all the same.
-func OpenRates(path, modelDigest string) (*Rates, error) {
-	r := &Rates{path: path, digest: modelDigest}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return r, nil
-	case err != nil:
-		return r, fmt.Errorf("read measured rates: %w", err)
-	case info.Size() > largestRatesFile:
-		return r, fmt.Errorf("read measured rates: %s has %d bytes, so it holds something else", path, info.Size())
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return r, fmt.Errorf("read measured rates: %w", err)
-	}
-	kept, err := parseRates(data, modelDigest)
-	if err != nil {
-		return r, fmt.Errorf("read measured rates of %s: %w", path, err)
-	}
-	r.now = kept
-	return r, nil
-}
-
-// parseRates reads a file's content. Rates of another model are none.
-func parseRates(data []byte, modelDigest string) (jobs.Rates, error) {
-	var f ratesFile
-	d := json.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(&f); err != nil {
-		return jobs.Rates{}, err
-	}
-	if f.V != 1 || f.ModelDigest != modelDigest || modelDigest == "" {
-		return jobs.Rates{}, nil
-	}
-	return believable(f.Rates), nil
-}
-
-// Keep writes the rates to their file every so often, if they have changed, and when ctx ends. It returns then.
-func (r *Rates) Keep(ctx context.Context, every time.Duration, log *slog.Logger) {
+// Keep keeps the rates in a file from one run to the next: it reads what an earlier run left there, writes what was measured
+// every so often and when ctx ends, and returns then. The file is of one model, whose digest digest returns once it is
+// known; rates of another one are forgotten.
+func (r *Rates) Keep(ctx context.Context, path string, digest func() string, every time.Duration, log *slog.Logger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for ended := false; !ended; {
+	for {
+		now := digest()
+		if err := r.begin(path, now); err != nil {
+			log.Warn("rates measured by an earlier run are lost", "error", err)
+		}
+		if err := r.save(path, now); err != nil {
+			log.Warn("measured rates are not kept", "error", err)
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			ended = true
-		}
-		if err := r.save(); err != nil {
-			log.Warn("measured rates are not kept", "error", err)
 		}
 	}
 }
 
-// save writes the file at once or not at all.
-func (r *Rates) save() error {
+// begin takes up what is known of a model when its digest is known for the first time.
+func (r *Rates) begin(path, digest string) error {
 	r.mu.Lock()
-	now, changed := r.now, r.changed
-	r.changed = false
-	r.mu.Unlock()
-	if !changed || r.path == "" || r.digest == "" {
+	defer r.mu.Unlock()
+	if digest == "" || digest == r.digest {
 		return nil
 	}
-	err := writeRates(r.path, ratesFile{V: 1, ModelDigest: r.digest, Rates: now})
+	if r.digest != "" {
+		r.now = jobs.Rates{}
+	}
+	r.digest = digest
+	kept, err := readRates(path, digest)
+	r.now = complete(r.now, kept)
+	return err
+}
+
+// save writes the file if anything has changed.
+func (r *Rates) save(path, digest string) error {
+	r.mu.Lock()
+	now, changed := r.now, r.changed && digest != "" && digest == r.digest
+	if changed {
+		r.changed = false
+	}
+	r.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	err := writeRates(path, ratesFile{V: 1, ModelDigest: digest, Rates: now})
 	if err != nil {
 		r.mu.Lock()
 		r.changed = true
 		r.mu.Unlock()
 	}
 	return err
+}
+
+// readRates returns the rates of a file, if they are of the model.
+func readRates(path, digest string) (jobs.Rates, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return jobs.Rates{}, nil
+	case err != nil:
+		return jobs.Rates{}, fmt.Errorf("read measured rates: %w", err)
+	case info.Size() > largestRatesFile:
+		return jobs.Rates{}, fmt.Errorf("read measured rates: %s has %d bytes, so it holds something else", path, info.Size())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return jobs.Rates{}, fmt.Errorf("read measured rates: %w", err)
+	}
+	var f ratesFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return jobs.Rates{}, fmt.Errorf("read measured rates of %s: %w", path, err)
+	}
+	if f.V != 1 || f.ModelDigest != digest {
+		return jobs.Rates{}, nil
+	}
+	return believable(f.Rates), nil
+}
+
+// complete fills what is missing in rates with what is in others.
+func complete(r, others jobs.Rates) jobs.Rates {
+	into, from := figures(&r), figures(&others)
+	for i, v := range into {
+		if *v == 0 {
+			*v = *from[i]
+		}
+	}
+	r.PrefillByLength = union(r.PrefillByLength, others.PrefillByLength)
+	r.DecodeByLength = union(r.DecodeByLength, others.DecodeByLength)
+	r.LinkBytesPerSecond = union(r.LinkBytesPerSecond, others.LinkBytesPerSecond)
+	return r
+}
+
+// union has the entries of both, those of a where both have one.
+func union(a, b map[string]float64) map[string]float64 {
+	if len(b) == 0 {
+		return a
+	}
+	all := maps.Clone(b)
+	maps.Copy(all, a)
+	return all
+}
+
+// figures are the single figures of rates.
+func figures(r *jobs.Rates) []*float64 {
+	return []*float64{
+		&r.PrefillTokensPerSecond, &r.DecodeTokensPerSecond, &r.PromptBytesPerToken, &r.GeneratedTokens, &r.JobSeconds,
+		&r.StateBytesPerToken, &r.StateFixedBytes, &r.SaveBytesPerSecond, &r.RestoreBytesPerSecond, &r.CheckSeconds,
+	}
 }
 
 func writeRates(path string, f ratesFile) (err error) {
@@ -133,10 +176,7 @@ const mostMachines = 64
 
 // believable leaves out what cannot be a rate: records of others and files are not to be relied on.
 func believable(r jobs.Rates) jobs.Rates {
-	for _, v := range []*float64{
-		&r.PrefillTokensPerSecond, &r.DecodeTokensPerSecond, &r.PromptBytesPerToken, &r.GeneratedTokens, &r.JobSeconds,
-		&r.StateBytesPerToken, &r.StateFixedBytes, &r.SaveBytesPerSecond, &r.RestoreBytesPerSecond, &r.CheckSeconds,
-	} {
+	for _, v := range figures(&r) {
 		if !usable(*v) {
 			*v = 0
 		}

@@ -154,40 +154,56 @@ func TestSpeedsOfOtherModels(t *testing.T) {
 	}
 }
 
+// keep has rates kept, and returns what ends that.
+func keep(t *testing.T, r *engine.Rates, path string, digest func() string, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Keep(ctx, path, digest, time.Minute, log)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// kept is what a run with the model finds in the file.
+func kept(t *testing.T, path, digest string) jobs.Rates {
+	var r engine.Rates
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Keep(ctx, path, func() string { return digest }, time.Minute, slog.New(slog.DiscardHandler))
+	return r.Snapshot()
+}
+
 func TestRatesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state", "rates.json")
 		log, said := logged()
-		r, err := engine.OpenRates(path, "digest-a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			r.Keep(ctx, time.Minute, log)
-		}()
+		var r engine.Rates
+		model := ""
+		stop := keep(t, &r, path, func() string { return model }, log)
+		r.ObserveJob(time.Second)
 		time.Sleep(2 * time.Minute) // of the bubble
+		synctest.Wait()
 		if _, err := os.Stat(path); err == nil {
-			t.Error("a file was written although nothing was measured")
+			t.Error("a file was written before the model was known")
 		}
+		model = "digest-a"
 		r.ObservePrefill(3000, 1000, 1000, time.Second)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		again, err := engine.OpenRates(path, "digest-a")
-		if err != nil || again.Snapshot().PrefillByLength["1k"] != 1000 {
-			t.Errorf("kept %+v, %v", again.Snapshot(), err)
+		if got := kept(t, path, "digest-a"); got.PrefillByLength["1k"] != 1000 || got.JobSeconds != 1 {
+			t.Errorf("kept %+v", got)
 		}
 		r.ObserveLink("spark-1", 1e9, time.Second)
 		stop()
-		<-ended
-		again, err = engine.OpenRates(path, "digest-a")
-		if diff := cmp.Diff(r.Snapshot(), again.Snapshot()); diff != "" || err != nil {
-			t.Errorf("after the end (-measured +kept): %v\n%s", err, diff)
+		if diff := cmp.Diff(r.Snapshot(), kept(t, path, "digest-a")); diff != "" {
+			t.Errorf("after the end (-measured +kept):\n%s", diff)
 		}
-		if other, err := engine.OpenRates(path, "digest-b"); err != nil || !cmp.Equal(other.Snapshot(), jobs.Rates{}) {
-			t.Errorf("rates of another model: %+v, %v", other.Snapshot(), err)
+		if got := kept(t, path, "digest-b"); !cmp.Equal(got, jobs.Rates{}) {
+			t.Errorf("rates of another model: %+v", got)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the file's mode: %v, %v", info, err)
@@ -195,6 +211,26 @@ func TestRatesAreKept(t *testing.T) {
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
 			t.Errorf("left beside it: %v", left)
 		}
+
+		// The next run measures something before it knows its model, and then another model takes its place.
+		var next engine.Rates
+		model = ""
+		stop = keep(t, &next, path, func() string { return model }, log)
+		next.ObserveLink("spark-1", 5e8, time.Second)
+		next.ObserveLink("spark-2", 5e8, time.Second)
+		model = "digest-a"
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := next.Snapshot(); got.PrefillByLength["1k"] != 1000 || !cmp.Equal(got.LinkBytesPerSecond, map[string]float64{"spark-1": 5e8, "spark-2": 5e8}) {
+			t.Errorf("with what was kept: %+v", got)
+		}
+		model = "digest-b"
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := next.Snapshot(); !cmp.Equal(got, jobs.Rates{}) {
+			t.Errorf("with another model: %+v", got)
+		}
+		stop()
 		if said.Len() > 0 {
 			t.Errorf("logged: %s", said)
 		}
@@ -211,16 +247,15 @@ func TestRatesOfASpoiltFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := engine.OpenRates(path, "d")
-		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: error %v, want one that names the file", name, err)
-		}
+		log, said := logged()
+		var r engine.Rates
 		r.ObserveLink("m", 1e9, time.Second)
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
-		r.Keep(ctx, time.Hour, slog.New(slog.DiscardHandler))
-		if again, err := engine.OpenRates(path, "d"); err != nil || again.Snapshot().LinkBytesPerSecond["m"] != 1e9 {
-			t.Errorf("%s: not replaced: %v", name, err)
+		keep(t, &r, path, func() string { return "d" }, log)()
+		if !strings.Contains(said.String(), "an earlier run are lost") || !strings.Contains(said.String(), path) {
+			t.Errorf("%s: logged %q, want a line that names the file", name, said)
+		}
+		if got := kept(t, path, "d"); got.LinkBytesPerSecond["m"] != 1e9 {
+			t.Errorf("%s: not replaced: %+v", name, got)
 		}
 	}
 	path := filepath.Join(dir, "no folder")
@@ -228,11 +263,9 @@ func TestRatesOfASpoiltFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, said := logged()
-	r, _ := engine.OpenRates(filepath.Join(path, "rates.json"), "d")
+	var r engine.Rates
 	r.ObserveLink("m", 1e9, time.Second)
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	r.Keep(ctx, time.Hour, log)
+	keep(t, &r, filepath.Join(path, "rates.json"), func() string { return "d" }, log)()
 	if !strings.Contains(said.String(), "write measured rates") {
 		t.Errorf("logged %q of a folder that cannot be made", said)
 	}
@@ -256,7 +289,10 @@ func FuzzRates(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, _ := engine.OpenRates(path, "d")
+		var r engine.Rates
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.Keep(ctx, path, func() string { return "d" }, time.Minute, slog.New(slog.DiscardHandler))
 		if d := r.PrefillTime(4 << 20); d < 10*time.Second {
 			t.Errorf("prediction %v", d)
 		}

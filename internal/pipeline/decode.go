@@ -84,7 +84,7 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 
 // result fills what every way of generating has in common.
 func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs.Result {
-	s.rates.ObserveDecode(c.GeneratedTokens, c.DecodeDuration)
+	s.measured(t, c, time.Since(start))
 	r := jobs.NewResult(t.Job, jobs.Succeeded)
 	r.Text, r.Thinking, r.FinishReason = c.Text, c.Thinking, c.FinishReason
 	if t.Handover != nil {
@@ -106,6 +106,17 @@ func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs
 	r.Provenance.ModelDigest, r.Provenance.Engine, r.Provenance.EngineVersion = about.ModelDigest, about.Engine, about.Version
 	s.log.Debug("generated", "job", t.Job.ID, "stage", t.Stage, "tokens", c.GeneratedTokens, "seconds", time.Since(start).Seconds())
 	return r
+}
+
+// measured keeps what a generation showed of the engine.
+func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) {
+	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens, c.DecodeDuration)
+	s.rates.ObserveJob(took)
+	found := c.CachedTokens
+	if c.Imported != nil {
+		found = -1
+	}
+	s.prefixes.Computed(engine.RequestOf(t.Job), c.PromptTokens, found)
 }
 
 // emit publishes pieces of text while the engine makes them; losing one never fails the job.

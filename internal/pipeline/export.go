@@ -64,6 +64,11 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *
 	}
 	s.sizes.note(state.Bytes)
 	s.observe.StateSaved(f.Saved)
+	fixed := int64(0)
+	if m := s.about().Mover; m != nil {
+		fixed = m.FixedBytes
+	}
+	s.rates.ObserveSave(f.Tokens, f.Bytes, fixed, f.Saved)
 	next.Kind, next.State = jobs.KindState, &state
 	return jobs.Outcome{Next: next, Settled: func(done bool) {
 		if done {

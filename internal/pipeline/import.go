@@ -154,11 +154,15 @@ func missed(st *jobs.State, c engine.Completion) *jobs.HandoverError {
 		count(st.Tokens), count(c.CachedTokens), count(c.ComputedTokens))
 }
 
-// ended has the hand-over counted.
+// ended has the hand-over counted and measured.
 func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine.Completion) {
 	var restore time.Duration
-	if c.Imported != nil {
-		restore = c.Imported.Restored
+	if i := c.Imported; i != nil {
+		restore = i.Restored
+		s.rates.ObserveRestore(t.Handover.State.Bytes, i.Restored, i.Checked)
+	}
+	if m.arrived {
+		s.rates.ObserveLink(machineOf(t.Handover.Prefill.Server), t.Handover.State.Bytes, m.transfer)
 	}
 	if failed == nil {
 		s.observe.HandoverEnded("", t.Handover.State.Bytes, m.transfer, restore)

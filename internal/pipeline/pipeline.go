@@ -17,7 +17,7 @@ type Stage struct {
 	engine  engine.Engine
 	server  string // "machine/worker", named in results
 	about   func() engine.Description
-	rates   *Rates
+	rates   *engine.Rates
 	holder  Holder
 	refused func() []string
 	bare    bool
@@ -26,6 +26,10 @@ type Stage struct {
 	observe Observer
 	log     *slog.Logger
 	sizes   sizes
+
+	peers    func() []engine.Peer
+	decoding func() int
+	prefixes *engine.Prefixes
 }
 
 // Config describes a [Stage].
@@ -33,7 +37,7 @@ type Config struct {
 	Engine engine.Engine
 	Server string                    // "machine/worker"
 	About  func() engine.Description // the engine's last description of itself
-	Rates  *Rates                    // of this worker
+	Rates  *engine.Rates             // of this worker
 	Log    *slog.Logger
 
 	// Holder holds the KV states of a prefill worker until they were used. Without one no state is meant to be
@@ -50,6 +54,13 @@ type Config struct {
 	Pairs   *Pairs
 
 	Observe Observer // of hand-overs; may be nil
+
+	// Peers lists the live decode workers, and Decoding counts the jobs that wait or run there. A prefill worker needs both,
+	// for jobs with plan auto.
+	Peers    func() []engine.Peer
+	Decoding func() int
+	// Prefixes is told which shared prefixes come to be in the engine's cache. It may be nil.
+	Prefixes *engine.Prefixes
 }
 
 // Observer is told what becomes of KV states, for metrics.
@@ -66,12 +77,22 @@ func New(c Config) *Stage {
 	if c.Refused == nil {
 		c.Refused = func() []string { return nil }
 	}
+	if c.Peers == nil {
+		c.Peers = func() []engine.Peer { return nil }
+	}
+	if c.Decoding == nil {
+		c.Decoding = func() int { return 0 }
+	}
+	if c.Prefixes == nil {
+		c.Prefixes = engine.NewPrefixes(1)
+	}
 	if c.Observe == nil {
 		c.Observe = unobserved{}
 	}
 	return &Stage{
 		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, holder: c.Holder, refused: c.Refused, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
+		peers: c.Peers, decoding: c.Decoding, prefixes: c.Prefixes,
 	}
 }
 

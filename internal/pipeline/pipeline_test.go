@@ -64,7 +64,7 @@ func (s *scripted) end(ctx context.Context) error {
 
 func stageOf(e engine.Engine) *pipeline.Stage {
 	return pipeline.New(pipeline.Config{
-		Engine: e, Server: "here/w", Rates: &pipeline.Rates{}, Log: slog.New(slog.DiscardHandler),
+		Engine: e, Server: "here/w", Rates: &engine.Rates{}, Log: slog.New(slog.DiscardHandler),
 		About: func() engine.Description {
 			return engine.Description{Engine: "scripted", Version: "1", ModelDigest: "d"}
 		},
@@ -112,31 +112,27 @@ func TestPrefillHandsOver(t *testing.T) {
 	}
 }
 
-func TestPlansWithoutPrefill(t *testing.T) {
-	for _, plan := range []jobs.Plan{jobs.PlanLocal, jobs.PlanAuto} {
-		t.Run(string(plan), func(t *testing.T) {
-			e := &scripted{completion: engine.Completion{Text: "a", PromptTokens: 7, ComputedTokens: 7}}
-			tk, _ := task(jobs.StagePrefill, plan, nil)
-			o, err := stageOf(e).Run(t.Context(), tk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(e.calls) != 0 || o.Next == nil || o.Next.Prefill != nil {
-				t.Fatalf("plan %s computed on the prefill machine: calls %v, next %+v", plan, e.calls, o.Next)
-			}
-			tk, text := task(jobs.StageDecode, plan, o.Next)
-			o, err = stageOf(e).Run(t.Context(), tk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := o.Result
-			if r.Method != jobs.MethodLocal || len(r.Warnings) != 0 || !strings.HasPrefix(r.Decision, "local") {
-				t.Errorf("method %s, warnings %q, decision %q; want local without a warning", r.Method, r.Warnings, r.Decision)
-			}
-			if text.String() != "a" {
-				t.Errorf("streamed %q, want a", text)
-			}
-		})
+func TestPlanLocal(t *testing.T) {
+	e := &scripted{completion: engine.Completion{Text: "a", PromptTokens: 7, ComputedTokens: 7}}
+	tk, _ := task(jobs.StagePrefill, jobs.PlanLocal, nil)
+	o, err := stageOf(e).Run(t.Context(), tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.calls) != 0 || o.Next == nil || o.Next.Prefill != nil {
+		t.Fatalf("computed on the prefill machine: calls %v, next %+v", e.calls, o.Next)
+	}
+	tk, text := task(jobs.StageDecode, jobs.PlanLocal, o.Next)
+	o, err = stageOf(e).Run(t.Context(), tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := o.Result
+	if r.Method != jobs.MethodLocal || len(r.Warnings) != 0 || !strings.HasPrefix(r.Decision, "local") {
+		t.Errorf("method %s, warnings %q, decision %q; want local without a warning", r.Method, r.Warnings, r.Decision)
+	}
+	if text.String() != "a" {
+		t.Errorf("streamed %q, want a", text)
 	}
 }
 
@@ -228,24 +224,5 @@ func TestErrors(t *testing.T) {
 				t.Errorf("error %v after cancellation, want its cause", err)
 			}
 		})
-	}
-}
-
-func TestRatesPredictFromWhatWasMeasured(t *testing.T) {
-	var r pipeline.Rates
-	if got := r.PrefillTime(0); got != 10*time.Second {
-		t.Errorf("shortest prediction %v, want 10 s", got)
-	}
-	cold := r.PrefillTime(3_000_000)
-	r.ObservePrefill(400_000, 100_000, 100_000, 100*time.Second) // 4 bytes a token, 1,000 tokens a second
-	if got := r.PrefillTime(4_000_000); got != 1000*time.Second {
-		t.Errorf("prediction %v, want 1000 s", got)
-	}
-	if cold <= r.PrefillTime(3_000_000) {
-		t.Errorf("the cold prediction %v is not the more cautious one", cold)
-	}
-	r.ObservePrefill(400, 100, 1, time.Hour) // nearly all cached: says nothing of the speed
-	if got := r.PrefillTime(4_000_000); got != 1000*time.Second {
-		t.Errorf("prediction %v after a cached prompt, want 1000 s still", got)
 	}
 }

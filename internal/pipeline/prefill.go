@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 
+	"tandem/internal/engine"
 	"tandem/internal/jobs"
 )
 
@@ -10,14 +11,21 @@ import (
 func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	next := &jobs.Handover{
 		V: jobs.Version, Stage: jobs.StageDecode, Job: *t.Job, Kind: jobs.KindNone, Attempts: t.Attempt,
+		Decision: "disaggregated, as asked",
 	}
 	switch t.Job.EffectivePlan() {
 	case jobs.PlanLocal:
 		next.Decision = "local, as asked: both phases on the decode machine"
 		return jobs.Outcome{Next: next}, nil
 	case jobs.PlanAuto:
-		next.Decision = "local, chosen by auto: a hand-over without the KV state saves the decode machine nothing"
-		return jobs.Outcome{Next: next}, nil
+		d := s.decide(ctx, t)
+		next.Decision = d.String()
+		switch d.Way {
+		case engine.WayDecode:
+			return jobs.Outcome{Next: next}, nil
+		case engine.WayPrefill:
+			return s.whole(ctx, t, d)
+		}
 	}
 
 	bytes, denied := s.mayExport(t.Job)
@@ -33,7 +41,6 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 		PromptTokens: p.PromptTokens, CachedTokens: p.CachedTokens, ComputedTokens: p.ComputedTokens,
 		ModelDigest: p.ModelDigest,
 	}
-	next.Decision = "disaggregated, as asked"
 	if p.State != nil {
 		outcome, why := s.offer(next, p.State)
 		if why == nil {

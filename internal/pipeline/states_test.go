@@ -116,7 +116,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r.Stage = pipeline.New(pipeline.Config{
-		Engine: r.engine, Server: "here/w", Rates: &pipeline.Rates{}, Log: log, About: func() engine.Description { return r.about },
+		Engine: r.engine, Server: "here/w", Rates: &engine.Rates{}, Log: log, About: func() engine.Description { return r.about },
 		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: r.fetcher, Pairs: r.pairs, Observe: &r.counted,
 	})
 	return r
@@ -275,7 +275,7 @@ func TestPrefillWithoutAState(t *testing.T) {
 
 func TestBareHandsOverTheJobAlone(t *testing.T) {
 	e := &scripted{prefilled: engine.Prefilled{Kind: jobs.KindContext, Context: []int{1, 2}, FirstToken: "y", PromptTokens: 10, ComputedTokens: 10}}
-	stage := pipeline.New(pipeline.Config{Engine: e, Server: "here/w", Rates: &pipeline.Rates{}, Log: slog.New(slog.DiscardHandler), Bare: true})
+	stage := pipeline.New(pipeline.Config{Engine: e, Server: "here/w", Rates: &engine.Rates{}, Log: slog.New(slog.DiscardHandler), Bare: true})
 	tk, _ := task(jobs.StagePrefill, "", nil)
 	o, err := stage.Run(t.Context(), tk)
 	if err != nil {

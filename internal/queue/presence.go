@@ -23,27 +23,28 @@ const (
 
 // Presence is what a worker says of itself every few seconds. It vanishes when the worker does.
 type Presence struct {
-	Worker        string             `json:"worker"`  // its id, unique among all workers
-	Machine       string             `json:"machine"` // the name a person knows the machine by
-	Role          jobs.Stage         `json:"role"`    // prefill or decode
-	Model         string             `json:"model"`   // canonical
-	Engine        string             `json:"engine,omitempty"`
-	EngineVersion string             `json:"engine_version,omitempty"`
-	ModelDigest   string             `json:"model_digest,omitempty"`
-	State         string             `json:"state"`
-	Problem       string             `json:"problem,omitempty"` // why it is down, with the remedy
-	Slots         int                `json:"slots"`             // jobs it runs at once
-	Busy          int                `json:"busy"`              // of those, in use now
-	ContextTokens int                `json:"context_tokens,omitempty"`
-	HTTP          string             `json:"http,omitempty"` // address of its HTTP API
-	Version       string             `json:"version,omitempty"`
-	Handover      []jobs.Kind        `json:"handover,omitempty"`
-	Fingerprint   *jobs.Fingerprint  `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
-	NoState       string             `json:"no_state,omitempty"`      // why it moves none, with the remedy
-	StoppedPairs  []string           `json:"stopped_pairs,omitempty"` // machines from which it takes no KV states, until an operator clears that
-	SkewSeconds   float64            `json:"skew_seconds"`            // its wall clock minus the NATS server's
-	Started       time.Time          `json:"started"`
-	Rates         map[string]float64 `json:"rates,omitempty"` // measured, per second; the name says what
+	Worker        string            `json:"worker"`  // its id, unique among all workers
+	Machine       string            `json:"machine"` // the name a person knows the machine by
+	Role          jobs.Stage        `json:"role"`    // prefill or decode
+	Model         string            `json:"model"`   // canonical
+	Engine        string            `json:"engine,omitempty"`
+	EngineVersion string            `json:"engine_version,omitempty"`
+	ModelDigest   string            `json:"model_digest,omitempty"`
+	State         string            `json:"state"`
+	Problem       string            `json:"problem,omitempty"` // why it is down, with the remedy
+	Slots         int               `json:"slots"`             // jobs it runs at once
+	Busy          int               `json:"busy"`              // of those, in use now
+	ContextTokens int               `json:"context_tokens,omitempty"`
+	HTTP          string            `json:"http,omitempty"` // address of its HTTP API
+	Version       string            `json:"version,omitempty"`
+	Handover      []jobs.Kind       `json:"handover,omitempty"`
+	Fingerprint   *jobs.Fingerprint `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
+	NoState       string            `json:"no_state,omitempty"`      // why it moves none, with the remedy
+	StoppedPairs  []string          `json:"stopped_pairs,omitempty"` // machines from which it takes no KV states, until an operator clears that
+	SkewSeconds   float64           `json:"skew_seconds"`            // its wall clock minus the NATS server's
+	Started       time.Time         `json:"started"`
+	Rates         jobs.Rates        `json:"rates"`              // measured
+	Prefixes      map[string]int    `json:"prefixes,omitempty"` // tokens of shared prefixes in its engine's cache, by a part of the hash of their text
 }
 
 // Live reports whether the worker takes jobs now or will in a moment.

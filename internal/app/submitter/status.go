@@ -118,7 +118,7 @@ func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 	}
 	for _, p := range o.Workers {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\n", p.Machine, p.Role, p.Model, strings.TrimSpace(p.Engine+" "+p.EngineVersion), p.State,
-			p.Busy, p.Slots, measured(p, "prefill_tokens_per_second"), measured(p, "decode_tokens_per_second"), p.HTTP, p.Worker)
+			p.Busy, p.Slots, measured(p.Rates.PrefillTokensPerSecond), measured(p.Rates.DecodeTokensPerSecond), p.HTTP, p.Worker)
 	}
 	if len(o.Models) > 0 {
 		fmt.Fprintln(w, "\nMODEL\tCLASS\tPREFILL WAITING\tIN FLIGHT\tDECODE WAITING\tIN FLIGHT")
@@ -157,9 +157,9 @@ func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 }
 
 // measured is a rate of a worker, as far as it has measured one.
-func measured(p queue.Presence, rate string) string {
-	if v := p.Rates[rate]; v > 0 {
-		return figure(v)
+func measured(rate float64) string {
+	if rate > 0 {
+		return figure(rate)
 	}
 	return "–"
 }
