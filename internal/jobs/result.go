@@ -22,7 +22,7 @@ type Method string
 // The methods.
 const (
 	MethodDisaggregated Method = "disaggregated" // prefill and decode on two machines
-	MethodLocal         Method = "local"         // both phases on the decode machine, as planned
+	MethodLocal         Method = "local"         // both phases on one machine, as planned: the decode machine unless the decision says otherwise
 	MethodFallback      Method = "fallback"      // both phases on the decode machine, because prefill was not to be had
 )
 
