@@ -13,18 +13,16 @@ import (
 	"tandem/internal/jobs"
 )
 
-// nearby are the addresses from which states are fetched if nothing else is said: those that cannot
-// belong to a stranger. A decode message must not make a worker ask just any machine.
-var nearby = [...]string{
-	"127.0.0.0/8", "::1/128", // this machine
-	"169.254.0.0/16", "fe80::/10", // link-local, as of two machines on one cable
-	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", // private
-	"100.64.0.0/10", // shared address space, which tailnets use
-}
-
+// defaultAllow is where states are fetched from if nothing else is said: addresses that cannot belong to a
+// stranger. A decode message must not make a worker ask just any machine.
 func defaultAllow() []netip.Prefix {
 	var list []netip.Prefix
-	for _, s := range nearby {
+	for _, s := range []string{
+		"127.0.0.0/8", "::1/128", // this machine
+		"169.254.0.0/16", "fe80::/10", // link-local, as of two machines on one cable
+		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", // private
+		"100.64.0.0/10", // shared address space, which tailnets use
+	} {
 		list = append(list, netip.MustParsePrefix(s))
 	}
 	return list

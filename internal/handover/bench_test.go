@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,13 +18,18 @@ const benchBytes = 1 << 30
 // BenchmarkTransfer moves a state of 1 GB over loopback, and beside each transfer copies and hashes the same
 // file locally: first copied then hashed by itself (as cp and sha256sum do), in one loop, and with the hash in
 // a goroutine of its own. On one machine a transfer hashes twice, once for each side; "hashed" is a transfer
-// whose digest was there before, as it is where the file was saved a moment ago or the server is another machine.
+// whose digest was there before, as if the other side were another machine, and "https" the same with TLS.
 func BenchmarkTransfer(b *testing.B) {
 	dir := b.TempDir()
 	master := filepath.Join(dir, "master")
 	writeNoise(b, master, benchBytes)
 	server := newServer(b, ServerConfig{Budget: 4 * benchBytes})
 	client := newClient(b, ClientConfig{})
+
+	ca := testCA(b, "bench")
+	cert, key := ca.issue(b, "127.0.0.1")
+	secure := newServer(b, ServerConfig{Budget: 4 * benchBytes, CertFile: cert, KeyFile: key})
+	trusting := newClient(b, ClientConfig{CAFile: ca.file})
 
 	ways := []struct {
 		name string
@@ -34,6 +40,7 @@ func BenchmarkTransfer(b *testing.B) {
 		{"parallel", func() time.Duration { return timed(b, func() error { return copyHashParallel(master, dir) }) }},
 		{"transfer", func() time.Duration { return fetchOnce(b, server, client, master, dir, false) }},
 		{"hashed", func() time.Duration { return fetchOnce(b, server, client, master, dir, true) }},
+		{"https", func() time.Duration { return fetchOnce(b, secure, trusting, master, dir, true) }},
 	}
 	took := map[string][]time.Duration{}
 	for b.Loop() {
@@ -49,7 +56,7 @@ func BenchmarkTransfer(b *testing.B) {
 	for _, w := range ways {
 		b.ReportMetric(rate(w.name), w.name+"-GB/s")
 	}
-	for _, t := range []string{"transfer", "hashed"} {
+	for _, t := range []string{"transfer", "hashed", "https"} {
 		for _, l := range []string{"separate", "series", "parallel"} {
 			b.ReportMetric(rate(t)/rate(l), t+"/"+l)
 		}
@@ -78,9 +85,8 @@ func fetchOnce(b *testing.B, server *Server, client *Client, master, dir string,
 		b.Fatal(err)
 	}
 	if hashed {
-		for _, l := range server.leases.held {
-			<-l.digest.ready
-		}
+		_, id, _ := strings.Cut(state.URL, statePath)
+		<-server.leases.find(id, state.Token).digest.ready
 		start = time.Now()
 	}
 	got, err := client.Fetch(b.Context(), &state, dir, "bench-", nil)

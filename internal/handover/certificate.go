@@ -2,7 +2,6 @@ package handover
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"os"
 	"sync"
 	"time"
@@ -64,9 +63,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // covers reports a host for which the certificate is not valid.
 func (c *certificate) covers(host string) error {
-	leaf, err := x509.ParseCertificate(c.current.Certificate[0])
-	if err != nil {
-		return err
-	}
-	return leaf.VerifyHostname(host)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.Leaf.VerifyHostname(host)
 }

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -76,7 +77,7 @@ func fetchWithLimitedFiles(in childInput) (out childOutput, err error) {
 		return out, err
 	}
 	defer client.Close()
-	_, err = client.Fetch(backgroundOfChild(), &in.State, in.Dir, "x-", nil)
+	_, err = client.Fetch(context.Background(), &in.State, in.Dir, "x-", nil)
 	h, ok := errors.AsType[*jobs.HandoverError](err)
 	if !ok {
 		return out, errors.Join(errors.New("no failure"), err)

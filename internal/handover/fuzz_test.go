@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,7 +16,8 @@ import (
 
 // Whatever is asked for, without the token there is one answer.
 func FuzzRequest(f *testing.F) {
-	h := &handler{newLeases(1, nil, defaultEvery, newServerLog()), newServerLog()}
+	log := slog.New(slog.DiscardHandler)
+	h := &handler{newLeases(1, nil, defaultEvery, log), log}
 	f.Cleanup(h.leases.close)
 	for _, path := range []string{"", "/", "/state/", "/state/0/digest", "/state//digest", "//state/0", "/state/../x", "/STATE/0", "/state/%2e"} {
 		f.Add("GET", path, "Bearer x")

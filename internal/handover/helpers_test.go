@@ -277,5 +277,3 @@ func runChild(name string) (status int) {
 	}
 	return 0
 }
-
-func newServerLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

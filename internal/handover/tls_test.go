@@ -25,7 +25,7 @@ type authority struct {
 	file string
 }
 
-func testCA(t *testing.T, name string) *authority {
+func testCA(t testing.TB, name string) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func testCA(t *testing.T, name string) *authority {
 }
 
 // issue writes a certificate for these names and addresses, and its key.
-func (a *authority) issue(t *testing.T, names ...string) (certFile, keyFile string) {
+func (a *authority) issue(t testing.TB, names ...string) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *authority) issue(t *testing.T, names ...string) (certFile, keyFile stri
 	return certFile, keyFile
 }
 
-func writePEM(t *testing.T, path, kind string, der []byte) {
+func writePEM(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)

@@ -39,8 +39,6 @@ type transfer struct {
 // brokenError is a transfer that may go on where it broke.
 type brokenError struct{ error }
 
-func (e brokenError) Unwrap() error { return e.error }
-
 // run moves the bytes and compares their digest.
 func (t *transfer) run(ctx context.Context) error {
 	hash := newHasher()
