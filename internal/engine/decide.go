@@ -16,17 +16,17 @@ const (
 
 // Question is what a decision rests on. Tokens are of one prompt, or of its answer.
 type Question struct {
-	Tokens          int           `json:"tokens"`                // of the prompt
-	UncachedPrefill int           `json:"uncached_prefill"`      // of these, not in the prefill machine's cache
-	UncachedDecode  int           `json:"uncached_decode"`       // of these, not in the decode machine's cache
-	Generated       int           `json:"generated"`             // of the answer
-	StateBytes      int64         `json:"state_bytes"`           // of the prompt's KV state
-	QueuePrefill    time.Duration `json:"-"`                     // until the prefill machine is free
-	QueueDecode     time.Duration `json:"-"`                     // until the decode machine is free
-	Prefill, Decode Speeds        `json:"-"`                     // of the two machines
-	Link            Speed         `json:"-"`                     // from one to the other, in bytes per second
-	NoHandover      string        `json:"no_handover,omitempty"` // why no KV state can be handed over; empty if one can
-	NoDecode        bool          `json:"no_decode,omitempty"`   // there is no decode machine
+	Tokens          int           // of the prompt
+	UncachedPrefill int           // of these, not in the prefill machine's cache
+	UncachedDecode  int           // of these, not in the decode machine's cache
+	Generated       int           // of the answer
+	StateBytes      int64         // of the prompt's KV state
+	QueuePrefill    time.Duration // until the prefill machine is free
+	QueueDecode     time.Duration // until the decode machine is free
+	Prefill, Decode Speeds        // of the two machines
+	Link            Speed         // from one to the other, in bytes per second
+	NoHandover      string        // why no KV state can be handed over; empty if one can
+	NoDecode        bool          // there is no decode machine
 }
 
 // Cost is what one way takes, in seconds.
@@ -47,12 +47,12 @@ type Cost struct {
 // Decision says which way a job goes, and why.
 type Decision struct {
 	Question
-	Way       Way     `json:"chosen"`
-	Handover  Cost    `json:"-"`
-	OnDecode  Cost    `json:"-"`
-	OnPrefill Cost    `json:"-"`
-	Saves     float64 `json:"saves_seconds"`  // by handing over rather than computing the prompt on the decode machine; negative if that costs
-	Margin    float64 `json:"margin_seconds"` // that a hand-over has to save
+	Way       Way
+	Handover  Cost
+	OnDecode  Cost
+	OnPrefill Cost
+	Saves     float64 // by handing over rather than computing the prompt on the decode machine; negative if that costs
+	Margin    float64 // that a hand-over has to save
 }
 
 // A way away from the decode machine must save more than this, since the figures are estimates.
@@ -62,6 +62,19 @@ const (
 )
 
 func margin(seconds float64) float64 { return max(leastSaving, leastSavingShare*seconds) }
+
+// longestWait is more than a queue ever takes.
+const longestWait = 24 * time.Hour
+
+// Wait is how long a job waits for one of so many slots, where so many jobs run or wait already and each keeps a slot for
+// so many seconds: until as many have ended as are before it. Those that run are half done.
+func Wait(jobs, slots int, seconds float64) time.Duration {
+	before := jobs - slots
+	if before < 0 || slots <= 0 || !(seconds > 0) {
+		return 0
+	}
+	return time.Duration(min((float64(before)+0.5)/float64(slots)*seconds, longestWait.Seconds()) * float64(time.Second))
+}
 
 // Decide estimates the three ways and takes the fastest. A state is handed over only if
 //

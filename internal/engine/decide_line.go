@@ -9,11 +9,11 @@ import (
 // String is the decision in one line, with the numbers that it rests on, for the result of the job.
 func (d Decision) String() string {
 	var line string
-	link := "link " + bytesText(d.Link.Value) + "/s"
+	link := "link " + Bytes(d.Link.Value) + "/s"
 	switch d.Way {
 	case WayHandover:
 		line = fmt.Sprintf("hand over: saves %s of %s (%s tokens uncached, state %s, %s)",
-			secondsText(d.Saves), secondsText(d.OnDecode.FirstToken), thousands(d.UncachedDecode), bytesText(float64(d.StateBytes)), link)
+			secondsText(d.Saves), secondsText(d.OnDecode.FirstToken), thousands(d.UncachedDecode), Bytes(float64(d.StateBytes)), link)
 	case WayPrefill:
 		line = "whole on the prefill machine: " + secondsText(d.OnPrefill.Total)
 		if !d.OnDecode.Possible {
@@ -77,8 +77,8 @@ func secondsText(s float64) string {
 	return fmt.Sprintf("%.0f s", s)
 }
 
-// bytesText writes a size in units of thousands, as links are measured.
-func bytesText(b float64) string {
+// Bytes writes a size in units of thousands, as links are measured.
+func Bytes(b float64) string {
 	switch {
 	case b < 999.5e3:
 		return fmt.Sprintf("%.0f kB", b/1e3)

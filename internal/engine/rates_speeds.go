@@ -22,8 +22,8 @@ func SpeedsOf(model string, role jobs.Stage, measured jobs.Rates) Speeds {
 
 // Speed is a rate, or another figure, and whether it was measured.
 type Speed struct {
-	Value    float64
-	Measured bool
+	Value    float64 `json:"value"`
+	Measured bool    `json:"measured"`
 }
 
 // Prefill is in prompt tokens per second, in a prompt of so many.

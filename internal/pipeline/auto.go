@@ -2,14 +2,10 @@ package pipeline
 
 import (
 	"context"
-	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
 )
-
-// longestJob is more than a job takes.
-const longestJob = 24 * time.Hour
 
 // decide chooses the way of a job with plan auto, by what is known at this moment of this machine and of the decode workers.
 func (s *Stage) decide(ctx context.Context, t *jobs.Task) engine.Decision {
@@ -34,7 +30,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) engine.Decision {
 	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
 		q.Generated = min(q.Generated, *limit)
 	}
-	q.QueueDecode = s.queueAt(q, slots)
+	q.QueueDecode = engine.Wait(s.decoding(), slots, q.Decode.Job(q.Tokens).Value)
 	q.StateBytes = int64(q.Prefill.StateBytes(q.Tokens, peer.CacheType).Value)
 	q.Link = q.Decode.Link(machineOf(s.server))
 	q.NoHandover = s.noHandover(j, peer)
@@ -50,16 +46,6 @@ func freest(peers []engine.Peer) (freest engine.Peer, slots int) {
 		}
 	}
 	return freest, slots
-}
-
-// queueAt is how long a job that is passed on now waits for a slot of a decode worker: until as many have ended as are before
-// it, while all slots are at work. Those that run are half done.
-func (s *Stage) queueAt(q engine.Question, slots int) time.Duration {
-	before := s.decoding() - slots
-	if before < 0 || slots == 0 {
-		return 0
-	}
-	return min(seconds((float64(before)+0.5)/float64(slots)*min(q.Decode.Job(q.Tokens).Value, longestJob.Seconds())), longestJob)
 }
 
 // noHandover is why no KV state of a job's prompt can be handed over; empty if one can.
