@@ -54,14 +54,16 @@ func start(t testing.TB, s setup) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	port := freePort(t)
+	m := &machine{config: Config{
+		Client: NewClient(nil), Dir: t.TempDir(), Prefix: "test-", Header: header, Shared: s.shared, Model: func() string { return digest(t, file) },
+	}}
+	t.Cleanup(m.config.Client.CloseIdle)
 	args := append([]string{
-		"--model", file, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "--parallel", fmt.Sprint(s.slots), "--ctx-size", fmt.Sprint(4096 * s.slots),
-		"--threads", "1", "--flash-attn", "on", "--no-kv-unified", "--cache-ram", "0", "--no-cache-idle-slots", "--log-verbosity", "1",
+		"--model", file, "--host", "127.0.0.1", "--parallel", fmt.Sprint(s.slots), "--ctx-size", fmt.Sprint(4096 * s.slots), "--threads", "1",
+		"--flash-attn", "on", "--no-kv-unified", "--cache-ram", "0", "--no-cache-idle-slots", "--log-verbosity", "1",
 	}, s.flags...)
 	if !s.noFolder {
-		args = append(args, "--slot-save-path", dir)
+		args = append(args, "--slot-save-path", m.config.Dir)
 	}
 	program := standintest.Engines(t).LlamaServer
 	if s.limit > 0 {
@@ -69,22 +71,32 @@ func start(t testing.TB, s setup) *machine {
 		args = append([]string{"-c", fmt.Sprintf(`trap "" XFSZ; ulimit -f %d; exec "$0" "$@"`, s.limit), program}, args...)
 		program = "bash"
 	}
-	m := &machine{config: Config{
-		Endpoint: Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", port)}, Client: NewClient(nil), Dir: dir, Prefix: "test-", Header: header, Shared: s.shared,
-		Model: func() string { return digest(t, file) },
-	}}
-	if m.process, err = leash.Start(program, args, "", nil, t.Output()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		m.process.Stop()
-		m.config.Client.CloseIdle()
-	})
 	until(t, "the server answers", func() bool {
+		if !m.alive() { // not yet, or another program took the port
+			port := freePort(t)
+			m.config.Endpoint.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
+			if m.process, err = leash.Start(program, append(args, "--port", fmt.Sprint(port)), "", nil, t.Output()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(m.process.Stop)
+		}
 		m.Server, err = Connect(t.Context(), m.config)
-		return err == nil
+		return err == nil && m.alive()
 	})
 	return m
+}
+
+// alive reports whether the server runs.
+func (m *machine) alive() bool {
+	if m.process == nil {
+		return false
+	}
+	select {
+	case <-m.process.Exited():
+		return false
+	default:
+		return true
+	}
 }
 
 func freePort(t testing.TB) int {

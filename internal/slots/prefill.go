@@ -37,7 +37,7 @@ func (sl *Slot) shared(p Prompt) int {
 		n = s.recent.shared(p.Tokens)
 	}
 	s.recent.add(p.Tokens)
-	if s.config.plain() || n <= 0 || n >= len(p.Tokens)-1 || sl.cache.use(p.Tokens, false) >= n {
+	if s.config.plain() || n < leastShared || n >= len(p.Tokens)-1 || sl.cache.use(p.Tokens, false) >= n {
 		return 0
 	}
 	return n

@@ -1,0 +1,296 @@
+package slots
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"tandem/internal/tinymodel"
+)
+
+// board is a server that only says what its slots do, without a network.
+type board struct {
+	mu    sync.Mutex
+	tasks []task
+	gone  bool
+}
+
+func (b *board) set(tasks ...task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tasks = tasks
+}
+
+func (b *board) RoundTrip(*http.Request) (*http.Response, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone {
+		return nil, errors.New("gone")
+	}
+	data, err := json.Marshal(b.tasks)
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(data)))}, err
+}
+
+func (b *board) server(t *testing.T, shared bool) *Server {
+	s, err := New(Config{Client: NewClient(&http.Client{Transport: b}), Shared: shared}, Identity{Slots: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// later calls f in a goroutine and returns how to ask whether it has returned.
+func later(f func()) (returned func() bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return func() bool {
+		synctest.Wait()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+func TestNothingBeginsDuringAnImport(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := (&board{}).server(t, shared)
+			sl := &Slot{server: s, cache: s.pool.take(nil, nil)}
+			if err := s.window.open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sl.window = sync.OnceFunc(s.window.close)
+			for name, begin := range map[string]func(context.Context) (func(), error){"Begin": s.Begin, "pass": s.pass, "import": func(ctx context.Context) (func(), error) {
+				return s.window.close, s.window.open(ctx)
+			}} {
+				enough := errors.New("enough")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				returned := later(func() {
+					if _, err := begin(ctx); !errors.Is(err, enough) {
+						t.Errorf("shared %t, %s: %v, want the cause", shared, name, err)
+					}
+				})
+				if returned() {
+					t.Errorf("shared %t: %s returned during an import", shared, name)
+				}
+				cancel(enough)
+				if !returned() {
+					t.Errorf("shared %t: %s waits on although it was cancelled", shared, name)
+				}
+			}
+			sl.Started()
+			sl.Started()
+			started, err := s.Begin(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			started()
+			started()
+		})
+	}
+}
+
+// On a server of ours only imports keep others waiting.
+func TestRequestsOfOursDoNotWaitForEachOther(t *testing.T) {
+	s := (&board{}).server(t, false)
+	for range 3 { // none has started
+		if _, err := s.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.window.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then  func(b *board, started func()) // after which an import may begin, or not
+		ready bool
+	}{
+		"not yet seen":           {func(*board, func()) {}, false},
+		"first byte":             {func(_ *board, started func()) { started() }, true},
+		"seen in a free slot":    {func(b *board, _ func()) { b.set(task{0, 7, true}, task{1, 8, true}) }, true},
+		"seen in the same slot":  {func(b *board, _ func()) { b.set(task{0, 9, true}, task{1, 3, false}) }, true},
+		"the other went on":      {func(b *board, _ func()) { b.set(task{0, 7, true}, task{1, 3, false}) }, false},
+		"the other ended":        {func(b *board, _ func()) { b.set(task{0, 7, false}, task{1, 3, false}) }, false},
+		"the server is gone too": {func(b *board, _ func()) { b.gone = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &board{}
+				b.set(task{0, 7, true}, task{1, 3, false})
+				s := b.server(t, true)
+				started, err := s.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				opened := make(chan struct{})
+				go func() {
+					if err := s.window.open(t.Context()); err != nil {
+						t.Error(err)
+					}
+					close(opened)
+				}()
+				synctest.Wait()
+				b.mu.Lock()
+				then := tt.then
+				b.mu.Unlock()
+				then(b, started)
+				if err := sleep(t.Context(), 10*lastPause); err != nil { // synctest's clock
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				select {
+				case <-opened:
+					if !tt.ready {
+						t.Error("an import may begin")
+					}
+				default:
+					if tt.ready {
+						t.Error("no import may begin")
+					}
+				}
+				started()
+				<-opened
+				s.window.close()
+			})
+		})
+	}
+}
+
+// Others' requests are in slots of which the pool knows nothing.
+func TestAcquireOfASharedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &board{}
+		b.set(task{0, 7, true}, task{1, 3, false})
+		s := b.server(t, true)
+		first, err := s.Acquire(t.Context(), nil)
+		if err != nil || first.ID() != 1 {
+			t.Fatalf("slot %v, %v; want the one that is not busy", first, err)
+		}
+		var second *Slot
+		returned := later(func() {
+			if second, err = s.Acquire(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+		if returned() {
+			t.Error("a busy slot was acquired")
+		}
+		b.set(task{0, 7, false}, task{1, 3, false})
+		if err := sleep(t.Context(), lastPause); err != nil {
+			t.Fatal(err)
+		}
+		if !returned() || second.ID() != 0 {
+			t.Fatal("the slot that became free was not acquired")
+		}
+		second.Release()
+		second.Release()
+		// Between Acquire and Import another request may have come into the slot.
+		b.set(task{0, 7, false}, task{1, 9, true})
+		if err := first.move(t.Context(), nil); err != nil || first.ID() != 0 {
+			t.Errorf("slot %d, %v; want the one that is not busy", first.ID(), err)
+		}
+		enough := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b.set(task{0, 7, true}, task{1, 9, true})
+		cancel(enough)
+		if err := first.move(ctx, nil); !errors.Is(err, enough) {
+			t.Errorf("no slot is free: %v, want the cause", err)
+		}
+		first.Release()
+		b.gone = true
+		if _, err := s.Acquire(t.Context(), nil); !Lost(err) {
+			t.Errorf("a server that is gone: %v", err)
+		}
+		b.gone = false
+		b.set()
+		for range 2 { // nothing was lost on the way
+			if _, err := s.Acquire(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestSharedServer imports states on a server that chooses the slots of all answers itself, while others
+// send requests too.
+func TestSharedServer(t *testing.T) {
+	for _, shape := range []tinymodel.Shape{tinymodel.Llama, tinymodel.GPTOSS, tinymodel.GraniteHybrid} {
+		t.Run(string(shape), func(t *testing.T) {
+			s := setup{spec: tinymodel.TinyShape(shape, tinymodel.BPE), slots: 4}
+			a := start(t, s)
+			s.shared = true
+			b := start(t, s)
+			var all sync.WaitGroup
+			places := make(chan struct{}, s.slots)
+			for i := range 12 {
+				p, q := a.prompt(t, uint64(i), 300+i), a.prompt(t, uint64(100+i), 200)
+				f := b.receive(t, a.export(t, p))
+				want := a.cold(t, p)
+				all.Go(func() {
+					places <- struct{}{}
+					defer func() { <-places }()
+					sl, err := b.Acquire(t.Context(), p.Tokens)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer sl.Release()
+					if _, err := sl.Import(t.Context(), p, f); err != nil {
+						t.Errorf("import %d: %v", i, err)
+						return
+					}
+					got, err := anywhere(t.Context(), b.Server, p, sl.Started)
+					if err != nil || got.computed != 1 || got.text != want.text {
+						t.Errorf("import %d beside other requests: %+v, %v; want %q", i, got, err, want.text)
+					}
+					sl.Held(p.Tokens)
+				})
+				all.Go(func() {
+					places <- struct{}{}
+					defer func() { <-places }()
+					started, err := b.Begin(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer started()
+					if _, err := anywhere(t.Context(), b.Server, q, started); err != nil {
+						t.Errorf("request %d: %v", i, err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// anywhere is say for a request for which the server chooses the slot.
+func anywhere(ctx context.Context, s *Server, p Prompt, started func()) (said, error) {
+	body := map[string]any{
+		"prompt": p.Tokens, "n_predict": 24, "temperature": 0, "cache_prompt": true, "stream": true, "response_fields": []string{"stop", "timings"},
+	}
+	var got said
+	err := s.Stream(ctx, "/completion", body, started, func(e *Event) error {
+		got.text += e.Content
+		if e.Timings != nil {
+			got.cached, got.computed = e.Timings.Cached, e.Timings.Computed
+		}
+		return nil
+	})
+	return got, err
+}
