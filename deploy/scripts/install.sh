@@ -62,6 +62,7 @@ if [ "$id" = nats ]; then
 else
   [ $# -eq 3 ] || usage "name the worker's configuration file"
   replace 0755 "$bin/$1-worker" "/usr/local/bin/$1-worker"
+  replace 0755 "$bin/llama-server-shim" /usr/local/bin/llama-server-shim
   keep "$3" "/etc/tandem/$id.yaml"
 fi
 
@@ -69,6 +70,9 @@ case $system in
   Linux)
     mkdir -p /etc/systemd/system/tandem-.service.d
     replace 0644 "$deploy/systemd/tandem-.service.d/hardening.conf" /etc/systemd/system/tandem-.service.d/hardening.conf
+    if getent group ollama >/dev/null; then
+      replace 0644 "$deploy/systemd/ollama-group.conf" /etc/systemd/system/tandem-.service.d/ollama-group.conf
+    fi
     template=$(sed -E 's/@.*\.service/@.service/' <<<"$unit")
     replace 0644 "$deploy/systemd/$template" "/etc/systemd/system/$template"
     systemctl daemon-reload

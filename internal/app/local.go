@@ -99,8 +99,8 @@ func StartLocal(ctx context.Context, o LocalOptions) (_ *Local, err error) {
 // URL is the address of the NATS server.
 func (l *Local) URL() string { return l.nats.URL() }
 
-// EngineURLs are where the engines of the two roles are reached; the same twice if there is but one.
-func (l *Local) EngineURLs() (prefill, decode string) { return l.prefill.EngineURL, l.decode.EngineURL }
+// Engines are the settings with which workers of the two roles reach their engines; the same twice if there is but one.
+func (l *Local) Engines() (prefill, decode WorkerFlags) { return l.prefill, l.decode }
 
 // Plan is what jobs should ask for: local if there is but one engine for both phases.
 func (l *Local) Plan() jobs.Plan { return l.plan }

@@ -51,11 +51,13 @@ func (c *devCmd) tell(s *session) error {
 		s.say("NATS is at %s; Ctrl-C stops everything", s.local.URL())
 		return nil
 	}
-	prefill, decode := s.local.EngineURLs()
+	prefill, decode := s.local.Engines()
 	if s.JSON {
-		return s.print(map[string]string{"prefill": prefill, "decode": decode})
+		return s.print(map[string]string{
+			"prefill": prefill.EngineURL, "prefill_run_dir": prefill.ShimRunDir, "decode": decode.EngineURL, "decode_run_dir": decode.ShimRunDir,
+		})
 	}
-	s.say("the engines to prefill (P) and to decode (D) with; Ctrl-C stops both")
-	_, err := fmt.Fprintf(s.out, "export P=%s D=%s\n", prefill, decode)
+	s.say("the engines to prefill (P) and to decode (D) with, and where their shims leave records (PR, DR); Ctrl-C stops both")
+	_, err := fmt.Fprintf(s.out, "export P=%s PR=%s D=%s DR=%s\n", prefill.EngineURL, prefill.ShimRunDir, decode.EngineURL, decode.ShimRunDir)
 	return err
 }
