@@ -37,6 +37,7 @@ type grammar struct {
 	Result     resultCmd     `cmd:"" help:"Print a job's result, or where the job is."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job or a batch."`
 	Status     statusCmd     `cmd:"" help:"Show machines, models, engines and queues."`
+	Explain    explainCmd    `cmd:"" help:"Say what plan auto would decide, and why."`
 	Doctor     doctorCmd     `cmd:"" help:"Check every link of the chain and say what to mend."`
 	DLQ        dlqCmd        `cmd:"" name:"dlq" help:"Look at jobs that could not be done, and run them again."`
 	Purge      purgeCmd      `cmd:"" help:"Remove a batch everywhere."`
