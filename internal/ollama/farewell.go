@@ -13,16 +13,19 @@ import (
 // Ollama 0.34 must not be left in the middle of a sentence. If the client's connection closes while
 // Ollama writes a piece and the runner has the next one ready, the runner waits for ever for somebody
 // to take it and its slot is lost: later requests hang until the model is unloaded. (Measured with a
-// model that writes 2,000 tokens a second: once in 121 closed connections. Slow models are nearly
-// always between two pieces.) So a request that ends early is read on until nothing comes for a
-// moment, and only then is its connection closed.
+// model that writes 2,000 tokens a second: once in 121 closed connections.) So a request that ends early
+// is read on, and its connection closed just after a piece of a model that takes its time for each. One that
+// does not mostly comes to its end. A short silence proves nothing: on a busy machine Ollama itself may be what
+// pauses, in the middle of a piece.
 const (
-	quietTime    = 10 * time.Millisecond // without a line: Ollama waits for the runner
-	farewellTime = 2 * time.Second       // for a model that never pauses
+	slowPace     = 5 * time.Millisecond // for a piece: Ollama has long been done with one when the next comes
+	slowPieces   = 3                    // in a row show the model's pace
+	quietTime    = 100 * time.Millisecond
+	farewellTime = 3 * time.Second // for a model that never pauses
 )
 
-// leave calls hangUp once the context has ended and no line was heard for a moment, until hungUp is
-// closed. Heard must be called for every line, wait when the request is over and hungUp closed.
+// leave calls hangUp once the context has ended and it is safe to, until hungUp is closed. Heard must be
+// called for every line, wait when the request is over and hungUp closed.
 func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, wait func()) {
 	lines := make(chan struct{}, 1)
 	var watch sync.WaitGroup
@@ -45,7 +48,16 @@ func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, w
 			}
 		}
 	})
+	last, slow := time.Now(), 0
 	return func() {
+		now := time.Now()
+		if slow++; now.Sub(last) < slowPace {
+			slow = 0
+		}
+		last = now
+		if slow >= slowPieces && ctx.Err() != nil {
+			hangUp()
+		}
 		select {
 		case lines <- struct{}{}:
 		default:

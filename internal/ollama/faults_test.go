@@ -139,27 +139,35 @@ func TestLostSlot(t *testing.T) {
 	}
 }
 
-// TestFarewell: a request that is cancelled between two pieces is read on until Ollama pauses, and
+// TestFarewell: a request that is cancelled between two pieces is read on until it is safe to leave, and
 // nothing of that is emitted.
 func TestFarewell(t *testing.T) {
-	fake, e := started(t, ollamatest.Options{PerToken: time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	pieces := 0
-	start := time.Now()
-	_, err := e.Generate(ctx, greedy("go on", 3000), func(string, string) error {
-		if pieces++; pieces == 2 {
-			cancel()
-		}
-		return nil
-	})
-	if !errors.Is(err, context.Canceled) || pieces != 2 {
-		t.Errorf("got %v and %d pieces; want the cancellation after 2", err, pieces)
-	}
-	if d := time.Since(start); d > 4*time.Second {
-		t.Errorf("returned after %v; a model that never pauses is left after 2 s", d)
-	}
-	if err := fake.WaitRunning(t.Context(), 0); err != nil {
-		t.Error(err)
+	for name, tt := range map[string]struct{ perToken, within time.Duration }{
+		"never pauses":   {time.Millisecond, 5 * time.Second},
+		"takes its time": {20 * time.Millisecond, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake, e := started(t, ollamatest.Options{PerToken: tt.perToken})
+			ctx, cancel := context.WithCancel(t.Context())
+			pieces := 0
+			var told time.Time
+			_, err := e.Generate(ctx, greedy("go on", 3000), func(string, string) error {
+				if pieces++; pieces == 2 {
+					told = time.Now()
+					cancel()
+				}
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) || pieces != 2 {
+				t.Errorf("got %v and %d pieces; want the cancellation after 2", err, pieces)
+			}
+			if d := time.Since(told); d > tt.within {
+				t.Errorf("returned after %v; want %v at most", d, tt.within)
+			}
+			if err := fake.WaitRunning(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
