@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,15 +183,17 @@ func TestRatesAreKept(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state", "rates.json")
 		log, said := logged()
 		var r engine.Rates
-		model := ""
-		stop := keep(t, &r, path, func() string { return model }, log)
+		var model atomic.Value
+		model.Store("")
+		digest := func() string { return model.Load().(string) }
+		stop := keep(t, &r, path, digest, log)
 		r.ObserveJob(time.Second)
 		time.Sleep(2 * time.Minute) // of the bubble
 		synctest.Wait()
 		if _, err := os.Stat(path); err == nil {
 			t.Error("a file was written before the model was known")
 		}
-		model = "digest-a"
+		model.Store("digest-a")
 		r.ObservePrefill(3000, 1000, 1000, time.Second)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -214,17 +217,18 @@ func TestRatesAreKept(t *testing.T) {
 
 		// The next run measures something before it knows its model, and then another model takes its place.
 		var next engine.Rates
-		model = ""
-		stop = keep(t, &next, path, func() string { return model }, log)
+		model.Store("")
+		stop = keep(t, &next, path, digest, log)
+		synctest.Wait()
 		next.ObserveLink("spark-1", 5e8, time.Second)
 		next.ObserveLink("spark-2", 5e8, time.Second)
-		model = "digest-a"
+		model.Store("digest-a")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := next.Snapshot(); got.PrefillByLength["1k"] != 1000 || !cmp.Equal(got.LinkBytesPerSecond, map[string]float64{"spark-1": 5e8, "spark-2": 5e8}) {
 			t.Errorf("with what was kept: %+v", got)
 		}
-		model = "digest-b"
+		model.Store("digest-b")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := next.Snapshot(); !cmp.Equal(got, jobs.Rates{}) {
