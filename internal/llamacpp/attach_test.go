@@ -13,6 +13,7 @@ import (
 
 	"tandem/internal/jobs"
 	"tandem/internal/leash"
+	"tandem/internal/slots"
 	"tandem/internal/tinymodel"
 )
 
@@ -28,23 +29,48 @@ func write(t testing.TB, name, content string) string {
 // attachedTo starts a server as a stranger would, and attaches to it.
 func attachedTo(t testing.TB, args ...string) *Engine {
 	t.Helper()
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := model(t, tinymodel.BPE)
-	p, err := leash.Start(binary(t), append([]string{"--model", file, "--port", fmt.Sprint(port), "--threads", "1"}, args...), "", environment("secret"), t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Stop)
-	e, err := New(Options{URL: fmt.Sprintf("http://127.0.0.1:%d/", port), APIKey: "secret"})
+	return attach(t, Options{}, args...)
+}
+
+// attach is attachedTo with other options.
+func attach(t testing.TB, o Options, args ...string) *Engine {
+	t.Helper()
+	o.APIKey = "secret"
+	var p *leash.Process
+	until(t, "the server answers", func() bool {
+		if p == nil || ended(p) { // not yet, or another program took the port
+			port, err := freePort()
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.URL = fmt.Sprintf("http://127.0.0.1:%d/", port)
+			all := append([]string{"--model", model(t, tinymodel.BPE), "--port", fmt.Sprint(port), "--threads", "1"}, args...)
+			if p, err = leash.Start(binary(t), all, "", environment("secret"), t.Output()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Stop)
+		}
+		_, err := slots.Describe(t.Context(), slots.NewClient(nil), slots.Endpoint{URL: trimSlash(o.URL), Key: o.APIKey})
+		return err == nil && !ended(p)
+	})
+	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	until(t, "the server answers", func() bool { return e.Load(t.Context()) == nil })
+	if err := e.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return e
+}
+
+func ended(p *leash.Process) bool {
+	select {
+	case <-p.Exited():
+		return true
+	default:
+		return false
+	}
 }
 
 func TestAttach(t *testing.T) {

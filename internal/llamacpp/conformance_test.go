@@ -7,7 +7,6 @@ import (
 
 	"tandem/internal/engine/enginetest"
 	"tandem/internal/gguf"
-	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
 
@@ -25,7 +24,7 @@ func TestConformance(t *testing.T) {
 		slots := []int{4, 1}[i%2]
 		t.Run(fmt.Sprintf("%s %s %d slots", spec.Shape, spec.Tokenizer, slots), func(t *testing.T) {
 			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
-				o := Options{Model: "tiny:latest", ModelFile: standintest.ModelFile(t, spec), Slots: slots, NumCtx: 2048}
+				o := Options{Model: "tiny:latest", ModelFile: modelOf(t, spec), Slots: slots, NumCtx: 2048}
 				machine := func() *Engine {
 					o.StateDir = t.TempDir()
 					return supervised(t, o)

@@ -17,6 +17,13 @@
 // Generate whatever the machine. (On a CPU one single cold chat request gave the same texts too, 40
 // of 40; a test goes on comparing.)
 //
-// Before a prompt is computed it is compared with what each free slot holds, so that jobs with a common
-// prefix find it in the cache: see slots.go.
+// What is computed in which slot, and what is found there, is the business of [slots.Server]: every request
+// names its slot.
+//
+// # How a prompt is handed over
+//
+// Asked to, Prefill has the slot's state written to a file of the slot folder and gives the slot back. Decode
+// has the server read that file, or a copy of it from another machine, into a slot, and then sends the same
+// chat request as always, which computes one token. A supervised server is started with a slot folder; one
+// that runs already must have been (--slot-save-path), and the worker must be told which (Options.SlotDir).
 package llamacpp

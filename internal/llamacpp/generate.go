@@ -93,7 +93,8 @@ func (e *Engine) Estimate(ctx context.Context, req engine.Request) (engine.Estim
 	if err != nil {
 		return engine.Estimate{}, err
 	}
-	return engine.Estimate{PromptTokens: len(c.prompt.Tokens), CachedTokens: c.server.Cached(c.prompt.Tokens)}, nil
+	n := len(c.prompt.Tokens)
+	return engine.Estimate{PromptTokens: n, CachedTokens: min(c.server.Cached(c.prompt.Tokens), n-1)}, nil
 }
 
 func (c *call) prefill(ctx context.Context) (err error) {
@@ -121,9 +122,15 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 	if a.FinishReason == "" {
 		return engine.Completion{}, jobs.Errorf(jobs.CodeEngineFailed, "llama-server's answer ended without a reason; see its log")
 	}
+	c.account(&a)
+	return a.Completion, nil
+}
+
+// account says what the answer took, and whether that is what was to be expected.
+func (c *call) account(a *answer) {
 	n := len(c.prompt.Tokens)
 	a.Text, a.Thinking = a.text.String(), a.thinking.String()
-	a.PromptTokens, a.GeneratedTokens, a.Imported = n, a.took.Generated, c.imported
+	a.PromptTokens, a.GeneratedTokens = n, a.took.Generated
 	a.ComputedTokens = c.computed.Computed + a.took.Computed
 	if used := a.took.Cached + a.took.Computed; used == n {
 		a.ComputedTokens = min(a.ComputedTokens, n) // one that had to be computed twice counts once
@@ -132,9 +139,15 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 			"llama-server read the prompt as %d tokens where prefill counted %d, so its cache was of little use", used, n))
 	}
 	a.CachedTokens = max(0, n-a.ComputedTokens)
+	switch i := c.imported; {
+	case i != nil && a.took.Cached >= c.server.Proof(i.Tokens):
+		a.Imported = i
+	case i != nil:
+		a.Warnings = append(a.Warnings, fmt.Sprintf(
+			"the KV state was read and then not used: llama-server found %d of %d prompt tokens in its cache; let only the worker use it", a.took.Cached, n))
+	}
 	a.PrefillDuration = c.computed.Duration + a.took.PromptTime()
 	a.DecodeDuration = a.took.PredictTime()
-	return a.Completion, nil
 }
 
 // noSampler is how llama-server refuses a chat with a format before it computes anything, if its grammar

@@ -56,7 +56,12 @@ var tokenizers = []tinymodel.Tokenizer{tinymodel.BPE, tinymodel.SentencePiece}
 // model is the file of a small model with random weights.
 func model(t testing.TB, tokenizer tinymodel.Tokenizer) string {
 	t.Helper()
-	return standintest.ModelFile(t, tinymodel.Tiny(tokenizer))
+	return modelOf(t, tinymodel.Tiny(tokenizer))
+}
+
+func modelOf(t testing.TB, spec tinymodel.Spec) string {
+	t.Helper()
+	return standintest.ModelFile(t, spec)
 }
 
 // supervised starts a real server for a small model and waits until it serves.
@@ -83,10 +88,7 @@ func supervised(t testing.TB, o Options) *Engine {
 
 // pidOf is the process id of a supervised server, 0 if it is not up.
 func pidOf(e *Engine) int {
-	s := e.where.(*supervisor)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now.pid
+	return e.where.(*supervisor).keeper.Status().PID
 }
 
 // ask is a request for a greedy answer of at most n tokens.

@@ -14,9 +14,9 @@ import (
 func TestFlags(t *testing.T) {
 	const older = "-fa,   --flash-attn                 enable Flash Attention (default: disabled)\n--slots  enable\n--no-webui  disable\n"
 	const newer = "-fa,   --flash-attn [on|off|auto]   set\n--ui,  --webui, --no-ui, --no-webui  whether\n-cram, --cache-ram N  size\n--cache-idle-slots, --no-cache-idle-slots  save\n-kvu,  --kv-unified, -no-kvu, --no-kv-unified\n--slots, --no-slots\n"
-	o := Options{ModelFile: "m.gguf", Model: "m:latest", Slots: 4, NumCtx: 1000, Threads: 2, CacheType: "q8_0"}
+	o := Options{ModelFile: "m.gguf", Model: "m:latest", Slots: 4, NumCtx: 1000, Threads: 2, CacheType: "q8_0", SlotDir: "kv"}
 	common := "--model m.gguf --host 127.0.0.1 --port 77 --parallel 4 --ctx-size 4000 --flash-attn"
-	end := " --alias m:latest --threads 2 --cache-type-k q8_0 --cache-type-v q8_0"
+	end := " --alias m:latest --threads 2 --slot-save-path kv --cache-type-k q8_0 --cache-type-v q8_0"
 	for help, want := range map[string]string{
 		older: common + " --slots --no-webui" + end,
 		newer: common + " on --no-kv-unified --cache-ram 0 --no-cache-idle-slots --slots --no-webui" + end,
@@ -39,37 +39,6 @@ func TestEnvironmentKeepsSecretsAndFlagsBack(t *testing.T) {
 	}
 	if !slices.Contains(env, "GGML_BACKEND_PATH=b") || !slices.Contains(env, "LLAMA_API_KEY=key") {
 		t.Errorf("the server would not see its settings")
-	}
-}
-
-func TestLogFileIsBounded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	l, err := openLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	line := strings.Repeat("x", 1<<10-1) + "\n"
-	for range 25 << 10 {
-		l.Write([]byte(line))
-	}
-	l.Write([]byte("one\ntwo\r\n\nthr"))
-	l.Write([]byte("ee\nhalf"))
-	for _, name := range []string{path, path + ".1"} {
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Size() > maxLogFile || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %d bytes, mode %v", name, info.Size(), info.Mode())
-		}
-	}
-	lines := strings.Split(l.last(), " | ")
-	if len(lines) != tailLines || len(lines[0]) != maxTailLine || !slices.Equal(lines[tailLines-3:], []string{"one", "two", "three"}) {
-		t.Errorf("last lines %q", lines)
-	}
-	if l.forget(); l.last() != "" {
-		t.Errorf("after forget: %q", l.last())
 	}
 }
 

@@ -3,200 +3,91 @@ package llamacpp
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"net"
 	"sync"
-	"time"
 
 	"tandem/internal/jobs"
 	"tandem/internal/leash"
 	"tandem/internal/slots"
 )
 
-// How long a server that ended waits for its restart: twice as long each time, until one lived long
-// enough to be called healthy.
-const (
-	firstBackoff = 500 * time.Millisecond
-	maxBackoff   = 30 * time.Second
-	healthyAfter = time.Minute
-)
-
-// supervisor keeps one llama-server running. One goroutine, run, owns the process.
+// supervisor keeps one llama-server running.
 type supervisor struct {
 	options Options
 	client  *slots.Client
-	output  *logFile
-	flags   *flags // of the program; run asks for them once
-	log     *slog.Logger
-	cancel  context.CancelFunc
-	ended   chan struct{} // closed when run has returned
+	keeper  *leash.Keeper
 
-	mu      sync.Mutex
-	now     status
-	changed chan struct{} // closed and replaced at each change
+	mu    sync.Mutex
+	flags *flags         // of the program; it is asked for them once
+	at    slots.Endpoint // of the last start
 }
-
-// status is what a supervised server is doing.
-type status struct {
-	phase
-	at      slots.Endpoint // when it is up
-	pid     int            // likewise
-	problem error          // why it is down, or why it is started again
-}
-
-type phase int
-
-const (
-	starting phase = iota // for the first time, or after the end of one that was up
-	up
-	down // the last start failed; there will be others
-)
 
 // supervise starts a server and keeps it running until close.
 func supervise(o Options, c *slots.Client) (*supervisor, error) {
-	output, err := openLog(o.LogFile)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &supervisor{
-		options: o, client: c, output: output, log: o.Log, cancel: cancel,
-		ended: make(chan struct{}), changed: make(chan struct{}),
-	}
-	go func() { // close waits for it
-		defer close(s.ended)
-		s.run(ctx)
-		output.close()
-	}()
-	return s, nil
+	s := &supervisor{options: o, client: c}
+	var err error
+	s.keeper, err = leash.Keep(leash.Kept{Name: "llama-server", Start: s.start, Up: s.up, LogFile: o.LogFile, Log: o.Log})
+	return s, err
 }
 
 // close ends the server and waits until it is gone.
-func (s *supervisor) close() {
-	s.cancel()
-	<-s.ended
-}
+func (s *supervisor) close() { s.keeper.Close() }
 
 // endpoint is where the server listens, or why it does not.
 func (s *supervisor) endpoint() (slots.Endpoint, error) {
+	switch now := s.keeper.Status(); {
+	case now.Phase == leash.Down:
+		return slots.Endpoint{}, doesNotStart(now.Problem)
+	case now.Phase == leash.Starting && now.Problem != nil:
+		return slots.Endpoint{}, jobs.Errorf(jobs.CodeEngineBusy, "llama-server is being restarted: %w", now.Problem)
+	case now.Phase == leash.Starting:
+		return slots.Endpoint{}, slots.ErrLoading
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now.at, s.now.err()
-}
-
-func (n status) err() error {
-	switch {
-	case n.phase == down:
-		return jobs.Errorf(jobs.CodeEngineUnreachable, "llama-server does not start: %w", n.problem)
-	case n.phase == starting && n.problem != nil:
-		return jobs.Errorf(jobs.CodeEngineBusy, "llama-server is being restarted: %w", n.problem)
-	case n.phase == starting:
-		return slots.ErrLoading
-	}
-	return nil
+	return s.at, nil
 }
 
 // settled waits until the server is up, or has failed to start.
 func (s *supervisor) settled(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		now, changed := s.now, s.changed
-		s.mu.Unlock()
-		if now.phase != starting {
-			return now.err()
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	err := s.keeper.Settled(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
+	return doesNotStart(err)
 }
 
-func (s *supervisor) set(now status) {
+func doesNotStart(problem error) error {
+	return jobs.Errorf(jobs.CodeEngineUnreachable, "llama-server does not start: %w", problem)
+}
+
+// start starts the server at a new port, with a new key.
+func (s *supervisor) start(ctx context.Context, output io.Writer) (*leash.Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now = now
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// run starts the server again and again, until the context ends.
-func (s *supervisor) run(ctx context.Context) {
-	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		begin := time.Now()
-		wasUp, err := s.once(ctx)
-		if ctx.Err() != nil {
-			s.set(status{phase: down, problem: errors.New("it was stopped with its worker")})
-			return
-		}
-		if wasUp && time.Since(begin) > healthyAfter {
-			backoff = firstBackoff
-		}
-		s.log.Error("llama-server ended", "error", err, "restart_seconds", backoff.Seconds())
-		if wasUp {
-			s.set(status{phase: starting, problem: err})
-		} else {
-			s.set(status{phase: down, problem: err})
-		}
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// once runs the server from its start to its end, and returns whether it was up and why it ended.
-func (s *supervisor) once(ctx context.Context) (wasUp bool, err error) {
 	if s.flags == nil {
+		var err error
 		if s.flags, err = flagsOf(ctx, s.options.Binary); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	port, err := freePort()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	at := slots.Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Key: rand.Text()}
-	s.output.forget()
-	p, err := leash.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(at.Key), s.output)
-	if err != nil {
-		return false, fmt.Errorf("start llama-server: %w", err)
-	}
-	defer p.Stop()
-	begin, pid := time.Now(), p.Pid()
-	s.log.Info("llama-server started", "pid", pid, "url", at.URL, "model_file", s.options.ModelFile, "log", s.options.LogFile)
-	for {
-		if _, err := slots.Describe(ctx, s.client, at); err == nil {
-			break
-		}
-		select {
-		case <-p.Exited():
-			return false, s.end(p)
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	s.set(status{phase: up, at: at, pid: pid})
-	s.log.Info("llama-server is up", "pid", pid, "seconds", time.Since(begin).Seconds())
-	select {
-	case <-p.Exited():
-		return true, s.end(p)
-	case <-ctx.Done():
-		return true, ctx.Err()
-	}
+	s.at = slots.Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Key: rand.Text()}
+	return leash.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(s.at.Key), output)
 }
 
-// end says how a process ended, with the last words of its log.
-func (s *supervisor) end(p *leash.Process) error {
-	how := "exit status 0"
-	if p.Err() != nil {
-		how = p.Err().Error()
-	}
-	return fmt.Errorf("%s; the last lines of its log: %s", how, s.output.last())
+// up is nil as soon as the server has the model in memory.
+func (s *supervisor) up(ctx context.Context) error {
+	s.mu.Lock()
+	at := s.at
+	s.mu.Unlock()
+	_, err := slots.Describe(ctx, s.client, at)
+	return err
 }
 
 // freePort returns a port of the loopback interface that is free now. If another program takes it first,
