@@ -21,7 +21,7 @@ type Rates struct {
 // What is less than this measures latency rather than speed, and is not counted.
 const (
 	leastComputed = 64      // prompt tokens
-	leastMoved    = 1 << 20 // bytes of a KV state
+	leastMoved    = 1 << 16 // bytes of a KV state
 )
 
 // share is by how much a moving average follows a new value.
