@@ -23,7 +23,7 @@ func (d Decision) String() string {
 		if d.Handover.Possible && d.Saves > d.Margin {
 			best = d.Handover.Total
 		}
-		line += fmt.Sprintf(", %s less than with the decode machine (%s tokens uncached here, %s there)",
+		line += fmt.Sprintf(", %s less than with the decode machine (%s tokens uncached on it, %s there)",
 			secondsText(best-d.OnPrefill.Total), thousands(d.UncachedPrefill), thousands(d.UncachedDecode))
 	default:
 		line = fmt.Sprintf("re-prefill: %s tokens uncached, ", thousands(d.UncachedDecode))
@@ -37,7 +37,7 @@ func (d Decision) String() string {
 		}
 	}
 	if guessed := d.guessed(); len(guessed) > 0 {
-		line += "; not measured yet: " + strings.Join(guessed, ", ")
+		line = strings.TrimSuffix(line, ")") + "; not measured yet: " + strings.Join(guessed, ", ") + ")"
 	}
 	return line
 }
@@ -48,7 +48,7 @@ func (d Decision) guessed() (names []string) {
 		name  string
 		speed Speed
 	}{
-		{"prefill here", d.Question.Prefill.Prefill(d.Tokens)}, {"prefill there", d.Decode.Prefill(d.Tokens)}, {"link", d.Link},
+		{"prefill machine", d.Question.Prefill.Prefill(d.Tokens)}, {"decode machine", d.Decode.Prefill(d.Tokens)}, {"link", d.Link},
 	} {
 		if !s.speed.Measured {
 			names = append(names, s.name)

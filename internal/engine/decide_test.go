@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"a short answer, and a link that is not fast", func(q *engine.Question) { q.Generated, q.Link.Value = 16, 200e6 }, engine.WayPrefill,
-			"whole on the prefill machine: 2.3 s, 4.3 s less than with the decode machine (8,000 tokens uncached here, 8,000 there)",
+			"whole on the prefill machine: 2.3 s, 4.3 s less than with the decode machine (8,000 tokens uncached on it, 8,000 there)",
 		},
 		{
 			"a long answer, and a link that is not fast", func(q *engine.Question) { q.Generated, q.Link.Value = 2000, 200e6 }, engine.WayHandover, "hand over: saves",
@@ -96,7 +96,7 @@ func TestDecide(t *testing.T) {
 			"nothing measured", func(q *engine.Question) {
 				q.Prefill, q.Decode = engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{}), engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, jobs.Rates{})
 				q.Link.Measured = false
-			}, engine.WayHandover, "hand over: saves 821 ms of 5.4 s (8,000 tokens uncached, state 800 MB, link 1.0 GB/s); not measured yet: prefill here, prefill there, link",
+			}, engine.WayHandover, "hand over: saves 821 ms of 5.4 s (8,000 tokens uncached, state 800 MB, link 1.0 GB/s; not measured yet: prefill machine, decode machine, link)",
 		},
 	}
 	for _, tt := range tests {

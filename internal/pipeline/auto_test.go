@@ -111,7 +111,7 @@ func TestAuto(t *testing.T) {
 			func(j *jobs.Job) { j.SharedPrefix = 7000 }, both, "hand over: saves",
 		},
 		{"a short answer over a slow link", func(p *pair) { p.peers[0].Rates.LinkBytesPerSecond["here"] = 5e7 }, func(j *jobs.Job) { j.Options.NumPredict = new(10) }, here,
-			"whole on the prefill machine: 2.2 s, 5.9 s less than with the decode machine (8,000 tokens uncached here, 8,000 there)"},
+			"whole on the prefill machine: 2.2 s, 5.9 s less than with the decode machine (8,000 tokens uncached on it, 8,000 there)"},
 		{"a queue there", func(p *pair) { p.decoding = 6 }, nil, here, "whole on the prefill machine: 26.0 s, 20.8 s less"}, // (4 + 0.5) · 15 s / 2 slots
 		{"slots free there", func(p *pair) { p.decoding = 1 }, nil, both, "hand over"},
 		{"no decode worker", func(p *pair) { p.peers = nil }, nil, here, "whole on the prefill machine: 10.0 s, since there is no live decode machine"},
