@@ -135,7 +135,7 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 		checkWorker(ctx, e, w)
 	}
 	if c.Handover != "" {
-		c.acceptance(ctx, e, c.Handover)
+		c.acceptance(ctx, e, c.Handover, o.Workers)
 		return nil
 	}
 	if c.NoJob {

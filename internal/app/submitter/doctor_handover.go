@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 )
 
 // trial is one prompt, once computed whole on the decode machine and once handed over to it.
 type trial struct {
+	bytes        int // of the prompt
 	tokens       int
 	whole, moved *jobs.Result
 }
@@ -20,16 +22,22 @@ type trial struct {
 // acceptance measures the hand-over of KV states between the machines that serve a model, with prompts
 // that nobody has computed before, and says which plan pays. Each prompt first runs whole on the decode
 // machine, then through prefill and hand-over.
-func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string) {
+func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string, workers []queue.Presence) {
 	model, err := jobs.CanonicalModel(model)
 	if err != nil {
 		e.add(levelFailed, "hand-over", err.Error(), "")
 		return
 	}
 	check := "hand-over for " + model
+	room := contextOf(workers, model)
 	var trials []trial
+	bytesPerToken := 3.0 // of code, before the first prompt has told
 	for _, n := range c.Tokens {
-		t, err := c.try(ctx, e, model, n)
+		if room > 0 && n+answerTokens >= room {
+			e.add(levelWarning, check, fmt.Sprintf("a prompt of %d tokens is left out: the workers' context is %d", n, room), "raise --num-ctx of the model's workers, if prompts get that long")
+			continue
+		}
+		t, err := c.try(ctx, e, model, int(float64(n)*bytesPerToken))
 		if interrupted(ctx) {
 			return
 		}
@@ -37,25 +45,41 @@ func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string
 			e.add(levelFailed, fmt.Sprintf("%s, %d tokens", check, n), err.Error(), "see the logs of the model's workers")
 			continue
 		}
+		bytesPerToken = float64(t.bytes) / float64(t.tokens)
 		e.judge(fmt.Sprintf("%s, %d tokens", check, t.tokens), t)
 		trials = append(trials, t)
 	}
 	e.recommend(check, trials)
 }
 
-// try runs the two jobs of one prompt length.
-func (c *doctorCmd) try(ctx context.Context, e *examination, model string, tokens int) (t trial, err error) {
+// answerTokens are generated for each prompt.
+const answerTokens = 16
+
+// contextOf is the smallest context of the workers that serve a model, 0 if none says.
+func contextOf(workers []queue.Presence, model string) int {
+	smallest := 0
+	for _, w := range workers {
+		if w.Model == model && w.ContextTokens > 0 && (smallest == 0 || w.ContextTokens < smallest) {
+			smallest = w.ContextTokens
+		}
+	}
+	return smallest
+}
+
+// try runs the two jobs of one prompt.
+func (c *doctorCmd) try(ctx context.Context, e *examination, model string, bytes int) (t trial, err error) {
 	who, err := e.session.userName()
 	if err != nil {
 		return t, err
 	}
-	prompt := unheard(tokens)
+	prompt := unheard(bytes)
+	t.bytes = len(prompt)
 	run := func(plan jobs.Plan) (*jobs.Result, error) {
 		wait, cancel := e.session.patience(ctx, c.Timeout)
 		defer cancel()
 		r, err := Generate(wait, e.session.client, &jobs.Job{
 			V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
-			Prompt: prompt, Options: jobs.Options{Temperature: new(0.0), NumPredict: new(16)}, Plan: plan,
+			Prompt: prompt, Options: jobs.Options{Temperature: new(0.0), NumPredict: new(answerTokens)}, Plan: plan,
 			SubmittedAt: time.Now().UTC(), Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
 		}, nil)
 		if err == nil && r.Status != jobs.Succeeded {
@@ -73,11 +97,11 @@ func (c *doctorCmd) try(ctx context.Context, e *examination, model string, token
 	return t, nil
 }
 
-// unheard is a prompt of about so many tokens that no cache holds: its first words are random.
-func unheard(tokens int) string {
+// unheard is a prompt of about so many bytes that no cache holds: its first words are random.
+func unheard(bytes int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Acceptance test %s. Explain this program line by line:\n", rand.Text())
-	for i := 0; b.Len() < 3*tokens; i++ { // code has three to four bytes for each token
+	for i := 0; b.Len() < bytes; i++ {
 		fmt.Fprintf(&b, "total_%d <- sum(price[%d] * quantity[%d])\n", i, i, i)
 	}
 	return b.String()
