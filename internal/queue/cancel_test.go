@@ -68,8 +68,7 @@ func TestCancelRunning(t *testing.T) {
 			}
 			j := testJob(jobs.Interactive)
 			if stage == jobs.StagePrefill {
-				r.start(jobs.RoleDecode, 1, answer)
-				r.start(jobs.RolePrefill, 1, block)
+				r.prefilling(r.prepare(jobs.RolePrefill, 1, block))
 				r.submit(j)
 			} else {
 				r.start(jobs.RoleDecode, 1, block)

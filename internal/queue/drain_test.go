@@ -129,8 +129,7 @@ func TestCancelInMidRun(t *testing.T) {
 			}
 			j := testJob(jobs.Batch)
 			if role == jobs.RolePrefill {
-				r.start(jobs.RoleDecode, 1, answer)
-				r.start(role, 1, run)
+				r.prefilling(r.prepare(role, 1, run))
 				r.submit(j)
 			} else {
 				r.start(role, 1, run)

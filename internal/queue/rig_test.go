@@ -89,6 +89,17 @@ func (r *rig) start(role jobs.Stage, slots int, run func(context.Context, *jobs.
 	return s
 }
 
+// prefilling starts a prefill worker and a decode worker that has seen it, and so leaves the intake to it also on a busy
+// machine.
+func (r *rig) prefilling(s *station) {
+	r.t.Helper()
+	s.begin()
+	r.present("the prefill worker", func(list []Presence) bool {
+		return slices.ContainsFunc(list, func(p Presence) bool { return p.Worker == s.cfg.ID })
+	})
+	r.start(jobs.RoleDecode, 1, answer)
+}
+
 func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
 	r.t.Helper()
 	url := r.server.URL()

@@ -104,15 +104,13 @@ func TestSettled(t *testing.T) {
 			r := newRig(t)
 			var told settled
 			j := testJob(jobs.Batch)
-			if tt.role == jobs.RolePrefill {
-				r.start(jobs.RoleDecode, 1, answer) // opens the gate
-			}
 			var s *station
 			s = r.prepare(tt.role, 1, told.of(func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) { return tt.run(r, s, ctx, t) }))
-			s.begin()
 			if tt.role == jobs.RolePrefill {
+				r.prefilling(s)
 				r.submit(j)
 			} else {
+				s.begin()
 				r.relay(j)
 			}
 			r.results(j)
