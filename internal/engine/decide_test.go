@@ -283,3 +283,40 @@ func TestCrossoverOfPublishedRates(t *testing.T) {
 		t.Errorf("crossover %d, %d where no state can be handed over", even, pays)
 	}
 }
+
+func TestWait(t *testing.T) {
+	for _, tt := range []struct {
+		jobs, slots int
+		seconds     float64
+		want        time.Duration
+	}{
+		{0, 1, 10, 0}, {1, 1, 10, 5 * time.Second}, {2, 1, 10, 15 * time.Second}, {3, 4, 10, 0}, {4, 4, 10, 1250 * time.Millisecond},
+		{8, 4, 10, 11250 * time.Millisecond}, {5, 0, 10, 0}, {5, 1, 0, 0}, {5, 1, -1, 0}, {5, 1, 1e300, 24 * time.Hour},
+	} {
+		if got := engine.Wait(tt.jobs, tt.slots, tt.seconds); got != tt.want {
+			t.Errorf("%d jobs of %v s in %d slots: %v, want %v", tt.jobs, tt.seconds, tt.slots, got, tt.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	rows := engine.Table([]int{512, 8192}, []string{"f16", "q8_0"}, func(n int, cacheType string) engine.Question {
+		return published("qwen3-coder:30b", cacheType)(n)
+	})
+	if len(rows) != 4 {
+		t.Fatalf("rows %+v", rows)
+	}
+	for i, want := range []struct {
+		tokens int
+		cache  string
+		pays   bool
+	}{{512, "f16", false}, {8192, "f16", true}, {512, "q8_0", false}, {8192, "q8_0", true}} {
+		r := rows[i]
+		if r.Tokens != want.tokens || r.CacheType != want.cache || r.Pays != want.pays || r.SpeedUp != r.Whole/r.Handover || r.Pays != (r.Whole-r.Handover > max(0.15, 0.1*r.Whole)) {
+			t.Errorf("row %d: %+v, want %+v", i, r, want)
+		}
+	}
+	if rows[1].StateBytes != 98320*8192 || rows[3].StateBytes >= rows[1].StateBytes {
+		t.Errorf("states of %d and %d bytes", rows[1].StateBytes, rows[3].StateBytes)
+	}
+}

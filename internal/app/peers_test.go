@@ -1,0 +1,46 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+func TestDecodePeer(t *testing.T) {
+	ours := jobs.Fingerprint{Model: "m", CacheK: "q8_0", CacheV: "q8_0", Streams: 1}
+	other := ours
+	other.Streams = 4
+	measured := jobs.Rates{GeneratedTokens: 300}
+	for name, tt := range map[string]struct {
+		change func(p *queue.Presence)
+		ours   *jobs.Fingerprint
+		want   string // why no states; empty if they are of use
+	}{
+		"as it should be":            {func(*queue.Presence) {}, &ours, ""},
+		"we write none":              {func(*queue.Presence) {}, nil, "the prefill engine writes none"},
+		"it takes none":              {func(p *queue.Presence) { p.Fingerprint, p.NoState = nil, "no shim" }, &ours, "the engine of mac takes none: no shim"},
+		"it takes none of ours":      {func(p *queue.Presence) { p.StoppedPairs = []string{"x", "spark"} }, &ours, "mac takes none from spark any more"},
+		"it takes none of another's": {func(p *queue.Presence) { p.StoppedPairs = []string{"x"} }, &ours, ""},
+		"it differs":                 {func(p *queue.Presence) { p.Fingerprint = &other }, &ours, "the two engines differ: cache streams: 4 here, 1 on the prefill machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there := ours
+			p := queue.Presence{Machine: "mac", Slots: 4, Busy: 1, Fingerprint: &there, Rates: measured, Prefixes: map[string]int{"k": 7}}
+			tt.change(&p)
+			got := DecodePeer(p, "spark", tt.ours)
+			if (got.NoStates == "") != (tt.want == "") || !strings.HasPrefix(got.NoStates, tt.want) {
+				t.Errorf("no states because %q, want %q", got.NoStates, tt.want)
+			}
+			got.NoStates, got.CacheType = "", ""
+			want := engine.Peer{Machine: "mac", Slots: 4, Busy: 1, Rates: measured, Prefixes: map[string]int{"k": 7}}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("peer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
