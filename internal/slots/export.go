@@ -12,14 +12,16 @@ import (
 	"tandem/internal/jobs"
 )
 
-// suffix ends the names of state files.
-const suffix = ".kv"
+const (
+	suffix    = ".kv" // of the names of state files
+	saveLimit = time.Minute
+)
 
 // Export writes the state of a slot that was prefilled to a file, and then evaluates the last token, which
 // the decode side must predict the same from. What proves the state's use there proves here that it was the
 // prompt's. An error is a *jobs.HandoverError, or that of a server that is gone.
 func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error) {
-	if err := sl.server.config.canMove(); err != nil {
+	if err := sl.server.canMove(); err != nil {
 		return nil, err
 	}
 	n := len(p.head())
@@ -46,8 +48,8 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	switch {
 	case err != nil:
 		err = handoverError(ctx, jobs.FailSave, "evaluate the prompt's last token after saving its state", err)
-	case first.cached < sl.server.config.proof(n):
-		err = jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d of the prompt's %d tokens after its state was saved, so another request has used it; let only the worker use this llama-server", sl.cache.id, first.cached, n)
+	case first.cached < sl.server.Proof(n):
+		err = jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d of the prompt's %d tokens after its state was saved, so another request has used it; let only the worker use this llama-server, and start it with --no-cache-idle-slots", sl.cache.id, first.cached, n)
 	}
 	if err != nil {
 		sl.discard(f.Path)
@@ -66,10 +68,17 @@ func (sl *Slot) save(ctx context.Context, n int) (f *engine.StateFile, err error
 			sl.discard(path)
 		}
 	}()
+	// The server writes the file to its end, or begins it later, even if nobody waits for it any more; then
+	// it would be left behind.
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveLimit)
+	defer cancel()
 	begin := time.Now()
-	done, err := sl.act(ctx, "save", name)
+	done, err := sl.act(detached, "save", name)
 	took := time.Since(begin)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
 		return nil, handoverError(ctx, jobs.FailSave, "save the state (is there room in "+sl.server.config.Dir+"?)", err)
 	}
 	info, err := os.Stat(path)
@@ -79,7 +88,7 @@ func (sl *Slot) save(ctx context.Context, n int) (f *engine.StateFile, err error
 	case info.Size() != done.Written || done.Written == 0:
 		return nil, jobs.HandoverErrorf(jobs.FailSave, "the state file has %d bytes and llama-server says that it wrote %d; look for room in %s", info.Size(), done.Written, sl.server.config.Dir)
 	case done.Saved != n:
-		return nil, jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d tokens where prefill left %d, so another request has used it; let only the worker use this llama-server", sl.cache.id, done.Saved, n)
+		return nil, jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d tokens where prefill left %d, so another request has used it; let only the worker use this llama-server, and start it with --no-cache-idle-slots", sl.cache.id, done.Saved, n)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		// The server may run as another user, whose file it is; the folder keeps others out then.

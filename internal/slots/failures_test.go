@@ -341,3 +341,31 @@ func TestMoverOfABusyServer(t *testing.T) {
 		t.Errorf("when the slot is free: %v", err)
 	}
 }
+
+// A file that is being written when its job is cancelled must not be left behind.
+func TestCancelledExport(t *testing.T) {
+	m := start(t, setup{})
+	p := m.prompt(t, 1, 2000)
+	sl := m.acquire(t, p)
+	defer sl.Release()
+	if _, err := sl.Prefill(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	before, cancelBefore := context.WithCancelCause(t.Context())
+	cancelBefore(enough)
+	q := p
+	after, cancelAfter := context.WithCancelCause(t.Context())
+	q.Progress = func() { cancelAfter(enough) } // when the state has been written
+	for ctx, p := range map[context.Context]Prompt{before: p, after: q} {
+		if _, err := sl.Export(ctx, p); !errors.Is(err, enough) {
+			t.Errorf("error %v, want the cause", err)
+		}
+		if left := m.files(t); len(left) > 0 {
+			t.Errorf("files are left: %q", left)
+		}
+	}
+	if f, err := sl.Export(t.Context(), p); err != nil || f.Tokens != len(p.Tokens)-1 {
+		t.Errorf("afterwards: %+v, %v", f, err)
+	}
+}

@@ -85,10 +85,10 @@ func handOver(t *testing.T, a, b *machine, p Prompt) {
 	if got.text != want.text || got.text == "" {
 		t.Errorf("%d tokens: %q after the hand-over, %q without", n, got.text, want.text)
 	}
-	if got.cached < b.config.proof(n-1) || got.cached+got.computed != n {
+	if got.cached < b.Proof(n-1) || got.cached+got.computed != n {
 		t.Errorf("%d tokens: %d cached and %d computed after the hand-over", n, got.cached, got.computed)
 	}
-	if b.config.proof(n-1) == n-1 && got.computed != 1 {
+	if b.Proof(n-1) == n-1 && got.computed != 1 {
 		t.Errorf("%d tokens: %d computed after the hand-over, want 1", n, got.computed)
 	}
 }

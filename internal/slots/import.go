@@ -88,7 +88,7 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 	if err != nil {
 		return engine.Imported{}, handoverError(ctx, jobs.FailRestore, "evaluate the prompt's last token after its state was restored", err)
 	}
-	if first.cached < sl.server.config.proof(f.Tokens) {
+	if first.cached < sl.server.Proof(f.Tokens) {
 		return engine.Imported{}, jobs.HandoverErrorf(jobs.FailSilentMiss, "llama-server took a state of %d tokens and used %d of them", f.Tokens, first.cached)
 	}
 	p.progress()

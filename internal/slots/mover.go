@@ -12,7 +12,7 @@ import (
 
 const (
 	sampleLimit = 5 * time.Second // for a server to write a sample state; it may be busy
-	sampleAgain = time.Minute     // until one that did not is asked again
+	sampleAgain = 5 * time.Minute // until one that did not is asked again
 	sampleText  = "A state of these few words shows how this server writes them."
 )
 
@@ -27,7 +27,7 @@ type sample struct {
 // server write a small one, unless it wrote another before, and so finds out what the server really does,
 // whatever it was started with. An error is a *jobs.HandoverError, or that of a server that is gone.
 func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
-	if err := s.config.canMove(); err != nil {
+	if err := s.canMove(); err != nil {
 		return nil, err
 	}
 	l, err := s.sample(ctx)
@@ -41,13 +41,16 @@ func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
 	return m, nil
 }
 
-// canMove says what this process does not know of the server that it must know to move states.
-func (c Config) canMove() error {
-	switch {
-	case c.Dir == "":
+// canMove says why the server moves no states, as far as that is known.
+func (s *Server) canMove() error {
+	if s.config.Dir == "" {
 		return jobs.HandoverErrorf(jobs.FailNoState, "the folder of llama-server's states is not known; start it with --slot-save-path DIR and name the folder to the worker (--slot-dir DIR)")
-	case c.Model() == "":
+	}
+	if s.config.Model() == "" {
 		return jobs.HandoverErrorf(jobs.FailNoState, "the model file's digest is not known; wait until it is computed, or name the file to the worker if it cannot read the one that llama-server was given")
+	}
+	if t := s.known(); t != nil {
+		return t.err
 	}
 	return nil
 }

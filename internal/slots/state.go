@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"tandem/internal/gguf"
 	"tandem/internal/jobs"
 )
 
@@ -76,19 +75,6 @@ func (sl *Slot) predict(ctx context.Context, prompt []int32) (prediction, error)
 		return prediction{}, jobs.Errorf(jobs.CodeEngineFailed, "llama-server does not say how likely the next token is; use a build that knows n_probs")
 	}
 	return prediction{answer.Probabilities[0].Top, answer.Timings.Cached, time.Since(begin)}, nil
-}
-
-// checkpointGap is how far before the end of a prompt llama-server sets its last checkpoint, at most. With
-// 0.7.0 it is 4 tokens, and one more is computed again.
-const checkpointGap = 8
-
-// proof is how many tokens must be found in a slot that holds n, if they are used at all. As long as a prompt
-// is shorter than the model's window, llama-server returns to its last checkpoint although it need not.
-func (c Config) proof(n int) int {
-	if h := c.Header; h != nil && h.Kind == gguf.Window && n < h.WindowTokens {
-		return max(0, n-checkpointGap)
-	}
-	return n
 }
 
 // handoverError makes the server's refusal a failure of the hand-over. That it is gone, or that the

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -18,7 +19,7 @@ import (
 type board struct {
 	mu    sync.Mutex
 	tasks []task
-	gone  bool
+	gone  atomic.Bool
 }
 
 func (b *board) set(tasks ...task) {
@@ -30,7 +31,7 @@ func (b *board) set(tasks ...task) {
 func (b *board) RoundTrip(*http.Request) (*http.Response, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.gone {
+	if b.gone.Load() {
 		return nil, errors.New("gone")
 	}
 	data, err := json.Marshal(b.tasks)
@@ -126,7 +127,7 @@ func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
 		"seen in the same slot":  {func(b *board, _ func()) { b.set(task{0, 9, true}, task{1, 3, false}) }, true},
 		"the other went on":      {func(b *board, _ func()) { b.set(task{0, 7, true}, task{1, 3, false}) }, false},
 		"the other ended":        {func(b *board, _ func()) { b.set(task{0, 7, false}, task{1, 3, false}) }, false},
-		"the server is gone too": {func(b *board, _ func()) { b.gone = true }, false},
+		"the server is gone too": {func(b *board, _ func()) { b.gone.Store(true) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,10 +146,7 @@ func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
 					close(opened)
 				}()
 				synctest.Wait()
-				b.mu.Lock()
-				then := tt.then
-				b.mu.Unlock()
-				then(b, started)
+				tt.then(b, started)
 				if err := sleep(t.Context(), 10*lastPause); err != nil { // synctest's clock
 					t.Fatal(err)
 				}
@@ -212,11 +210,11 @@ func TestAcquireOfASharedServer(t *testing.T) {
 			t.Errorf("no slot is free: %v, want the cause", err)
 		}
 		first.Release()
-		b.gone = true
+		b.gone.Store(true)
 		if _, err := s.Acquire(t.Context(), nil); !Lost(err) {
 			t.Errorf("a server that is gone: %v", err)
 		}
-		b.gone = false
+		b.gone.Store(false)
 		b.set()
 		for range 2 { // nothing was lost on the way
 			if _, err := s.Acquire(t.Context(), nil); err != nil {
