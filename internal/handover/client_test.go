@@ -208,14 +208,14 @@ func TestFetchLosesItsServer(t *testing.T) {
 	})
 }
 
-// What is being sent when its lease ends is sent whole.
+// What is being sent when its lease ends is sent whole, although nobody learns its digest any more.
 func TestReleaseWhileSending(t *testing.T) {
 	s := newServer(t, ServerConfig{})
 	state, content := offer(t, s, "job", 32<<20)
 	sum := s.leases.find(strings.TrimPrefix(state.URL, s.URL()+statePath), state.Token).digest
 	<-sum.ready
 	release := sync.OnceFunc(func() { s.Release("job") })
-	// The digest is asked for after the release, so that somebody else must know it here.
+	// Here somebody else answers for the digest.
 	moved := behind(t, s, &state, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if strings.HasSuffix(r.URL.Path, digestPath) {
 			_, _ = w.Write([]byte(sum.hex))

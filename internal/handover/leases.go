@@ -177,8 +177,8 @@ func (l *leases) of(jobID string) func(yield func(*lease) bool) {
 	}
 }
 
-// drop ends leases and removes their files. Whoever is fetching one gets it whole: a file that is open
-// outlives its name.
+// drop ends leases and removes their files. What is being sent is not cut, since a file that is open outlives
+// its name; but there is no digest for it any more, so that it will not be used.
 func (l *leases) drop(list ...*lease) {
 	var gone []*lease
 	l.mu.Lock()

@@ -88,10 +88,6 @@ func (t *transfer) retry(ctx context.Context, f func() error) error {
 // move fetches what is missing.
 func (t *transfer) move(ctx context.Context, hash *hasher) error {
 	from := t.target.size
-	missing := t.state.Bytes - from
-	if missing == 0 {
-		return nil
-	}
 	a, err := t.client.call(ctx, request{method: http.MethodGet, url: t.url, token: t.state.Token, from: from, limit: t.client.stall})
 	if err != nil {
 		return orBroken(err)
@@ -103,7 +99,7 @@ func (t *transfer) move(ctx context.Context, hash *hasher) error {
 	if from > 0 {
 		t.resumed++
 	}
-	for missing > 0 {
+	for missing := t.state.Bytes - from; missing > 0; {
 		buf := hash.buffer()
 		n, err := t.fill(a, buf[:min(missing, int64(len(buf)))])
 		hash.add(buf[:n])
