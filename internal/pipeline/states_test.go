@@ -505,3 +505,49 @@ func TestEndOfAJobInMidHandover(t *testing.T) {
 		})
 	}
 }
+
+// After three first predictions that differ no state of the machine is fetched any more; those of others are.
+func TestDifferingPredictionsStopThePair(t *testing.T) {
+	r := newRig(t)
+	run := func(server string, differs bool) jobs.Failure {
+		t.Helper()
+		r.engine.decodeErr, r.engine.completion = nil, imported
+		if differs {
+			r.engine.decodeErr = jobs.HandoverErrorf(jobs.FailFirstToken, "differs by 0.4")
+		}
+		h := handedOver()
+		h.Prefill.Server = server
+		tk, _ := task(jobs.StageDecode, "", h)
+		o, err := r.Run(t.Context(), tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Result.Handover.Failure
+	}
+	for i, differs := range []bool{true, false, true, false, false, true} {
+		if got := run("spark-1/p", differs); (got == jobs.FailFirstToken) != differs {
+			t.Fatalf("state %d: failure %q", i, got)
+		}
+	}
+	fetched := len(r.fetcher.fetched)
+	if got := run("spark-1/restarted", false); got != jobs.FailStopped || len(r.fetcher.fetched) != fetched {
+		t.Errorf("after three that differed: failure %q, %d fetched; want pair_stopped and %d", got, len(r.fetcher.fetched), fetched)
+	}
+	if got := run("spark-2/p", false); got != "" {
+		t.Errorf("a state of another machine: failure %q", got)
+	}
+	if !strings.Contains(r.log.String(), "level=ERROR") {
+		t.Errorf("nobody is told:\n%s", r.log.String())
+	}
+
+	// Twenty that agree are long enough for what was before to be forgotten.
+	run("spark-2/p", true)
+	run("spark-2/p", true)
+	for range 20 {
+		run("spark-2/p", false)
+	}
+	run("spark-2/p", true)
+	if got := r.pairs.Stopped(); !slices.Equal(got, []string{"spark-1"}) {
+		t.Errorf("stopped %v, want spark-1 alone", got)
+	}
+}
