@@ -25,6 +25,8 @@ import (
 	"tandem/internal/natsembed"
 	"tandem/internal/ollama/ollamatest"
 	"tandem/internal/queue"
+	"tandem/internal/standin"
+	"tandem/internal/standin/standintest"
 )
 
 // The commands run as processes of their own, against a NATS server and real workers in this one.
@@ -38,6 +40,12 @@ func TestMain(m *testing.M) {
 
 func TestScripts(t *testing.T) {
 	alone := ollamatest.Start(t, ollamatest.Options{Model: "qwen3-coder:30b"})
+	cache, err := standin.CacheDir() // before HOME is another
+	if err != nil {
+		t.Fatal(err)
+	}
+	standintest.Engines(t)
+	theShim := standintest.Shim(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -48,6 +56,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("TANDEM_USER", "tester")
 			env.Setenv("OLLAMA", alone.URL())
+			env.Setenv("TANDEM_CACHE", cache)
+			env.Setenv("TANDEM_SHIM", theShim)
 			env.Setenv("TANDEM_NATS", "nats://127.0.0.1:1") // nobody listens there
 			env.Setenv("GORACE", "atexit_sleep_ms=0")       // else each process takes a second to end under -race
 			r := newRig(filepath.Join(env.WorkDir, ".rig"))
