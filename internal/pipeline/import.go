@@ -144,9 +144,11 @@ func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverE
 	return c, err
 }
 
-// missed is the failure of a state that the engine took and did not use: what it generated is right all the same.
+// missed is the failure of a state that the engine took and did not use: what it generated is right all the same. Only
+// the engine knows: in a prompt shorter than a sliding window, llama-server uses a state and computes some of its last
+// tokens again.
 func missed(st *jobs.State, c engine.Completion) *jobs.HandoverError {
-	if c.Imported != nil && c.CachedTokens >= st.Tokens {
+	if c.Imported != nil {
 		return nil
 	}
 	return jobs.HandoverErrorf(jobs.FailSilentMiss,

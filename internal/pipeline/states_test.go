@@ -440,27 +440,39 @@ func TestDecodeWithoutTheState(t *testing.T) {
 
 // What the engine generated in spite of a state that it did not use is right, and kept.
 func TestSilentMiss(t *testing.T) {
-	unused, few := imported, imported
-	unused.Imported, unused.CachedTokens, unused.ComputedTokens = nil, 5, 2033
-	few.CachedTokens, few.ComputedTokens = 2036, 2
-	for name, c := range map[string]engine.Completion{"said by the engine": unused, "told by the counts": few} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.engine.completion = c
-			tk, text := task(jobs.StageDecode, "", handedOver())
-			o, err := r.Run(t.Context(), tk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			res := o.Result
-			if !slices.Equal(r.engine.calls, []string{"decode"}) || res.Text != "a" || text.String() != "a" || len(r.files(t)) != 0 {
-				t.Errorf("calls %v, text %q, files %v", r.engine.calls, res.Text, r.files(t))
-			}
-			if res.Handover.Failure != jobs.FailSilentMiss || res.Usage.HandedOver != 0 || res.Usage.DecodeComputed != c.ComputedTokens || len(res.Warnings) != 2 ||
-				!strings.Contains(res.Decision, "in vain") || !slices.Equal(r.counted.ended, []jobs.Failure{jobs.FailSilentMiss}) {
-				t.Errorf("report %+v, usage %+v, warnings %q, decision %q, counted %v", res.Handover, res.Usage, res.Warnings, res.Decision, r.counted.ended)
-			}
-		})
+	r := newRig(t)
+	c := imported
+	c.Imported, c.CachedTokens, c.ComputedTokens = nil, 5, 2033
+	r.engine.completion = c
+	tk, text := task(jobs.StageDecode, "", handedOver())
+	o, err := r.Run(t.Context(), tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := o.Result
+	if !slices.Equal(r.engine.calls, []string{"decode"}) || res.Text != "a" || text.String() != "a" || len(r.files(t)) != 0 {
+		t.Errorf("calls %v, text %q, files %v", r.engine.calls, res.Text, r.files(t))
+	}
+	if res.Handover.Failure != jobs.FailSilentMiss || res.Usage.HandedOver != 0 || res.Usage.DecodeComputed != c.ComputedTokens || len(res.Warnings) != 2 ||
+		!strings.Contains(res.Decision, "in vain") || !slices.Equal(r.counted.ended, []jobs.Failure{jobs.FailSilentMiss}) {
+		t.Errorf("report %+v, usage %+v, warnings %q, decision %q, counted %v", res.Handover, res.Usage, res.Warnings, res.Decision, r.counted.ended)
+	}
+}
+
+// The engine says whether it used a state: one with a sliding window may compute a few of its tokens again.
+func TestUsedButForAFewTokens(t *testing.T) {
+	r := newRig(t)
+	r.engine.completion = imported
+	r.engine.completion.CachedTokens, r.engine.completion.ComputedTokens = 2032, 6
+	tk, _ := task(jobs.StageDecode, "", handedOver())
+	o, err := r.Run(t.Context(), tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := o.Result
+	if u := res.Usage; res.Handover.Failure != "" || u.HandedOver != 2037 || u.DecodeComputed != 6 || len(res.Warnings) != 1 ||
+		!strings.Contains(res.Decision, "the decode machine computed 6") || !slices.Equal(r.counted.ended, []jobs.Failure{""}) {
+		t.Errorf("report %+v, usage %+v, warnings %q, decision %q, counted %v", res.Handover, res.Usage, res.Warnings, res.Decision, r.counted.ended)
 	}
 }
 
