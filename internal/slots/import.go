@@ -40,9 +40,7 @@ func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engi
 	sl.window = sync.OnceFunc(sl.server.window.close)
 	done, err := sl.readInto(ctx, p, f)
 	if err != nil {
-		if !Lost(err) {
-			sl.erase(ctx)
-		}
+		sl.erase(ctx) // also if the connection broke off: the server may live on
 		sl.Started()
 		return engine.Imported{}, err
 	}

@@ -18,6 +18,8 @@ type cache struct {
 	// return, because a computation ended there: the server keeps a checkpoint a few tokens before.
 	marks []int
 	used  uint64 // when it was last released, as a count
+	// foreign is a state that did not pass and could not be erased: the server would take it for its own.
+	foreign bool
 }
 
 // expect notes what the cache holds for certain once the server begins with these tokens: it keeps
@@ -32,7 +34,7 @@ func (c *cache) expect(tokens []int32) {
 // hold notes that the cache holds these tokens, having begun with some of them, and whether more follow.
 func (c *cache) hold(tokens []int32, more bool) {
 	c.expect(tokens)
-	c.held, c.more = tokens, more
+	c.held, c.more, c.foreign = tokens, more, false
 	if n := len(tokens); n > 0 && !slices.Contains(c.marks, n) {
 		c.marks = append(c.marks, n)
 	}

@@ -105,7 +105,7 @@ type Placement struct {
 
 // Placement has a request computed in this slot.
 func (sl *Slot) Placement() Placement {
-	return Placement{Slot: sl.cache.id, CachePrompt: true, Stream: true, ReturnProgress: true}
+	return Placement{Slot: sl.cache.id, CachePrompt: !sl.cache.foreign, Stream: true, ReturnProgress: true}
 }
 
 // Stream is Server.Stream for a request with this slot's placement that generates an answer to the

@@ -28,17 +28,22 @@ func (sl *Slot) act(ctx context.Context, action, name string) (moved, error) {
 	return answer, err
 }
 
-// eraseLimit is how long a slot may take to be emptied when the request it was for has ended.
-const eraseLimit = 5 * time.Second
+// eraseLimit is how long a slot may take to be emptied, even when the request it was for has ended: a slow
+// server may be in the middle of another slot's batch.
+const eraseLimit = 30 * time.Second
 
-// erase makes sure that nothing of what the slot holds can be used.
+// erase makes sure that nothing of what the slot holds can be used: if the server does not empty it, the next
+// request here is computed from its beginning.
 func (sl *Slot) erase(ctx context.Context) {
 	sl.cache.forget()
+	sl.cache.foreign = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eraseLimit)
 	defer cancel()
 	if _, err := sl.act(ctx, "erase", ""); err != nil {
 		sl.server.config.Log.Warn("a slot could not be emptied", "slot", sl.cache.id, "error", err)
+		return
 	}
+	sl.cache.foreign = false
 }
 
 // firstTokens is how many of the likeliest tokens a prediction lists.
