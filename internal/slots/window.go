@@ -32,7 +32,7 @@ func (w window) close() { <-w }
 
 // Begin waits until no state is being imported, so that a request whose slot the server chooses does not
 // take the one that the state is in. Call started at the first byte of the request's answer, or when it
-// has ended; further calls do nothing.
+// has ended, even if the context ended before; further calls do nothing.
 //
 // On a server of ours every request names its slot, so that nothing remains to be waited for. On a shared one
 // no import begins before the request is seen in a slot.
@@ -49,7 +49,8 @@ func (s *Server) Begin(ctx context.Context) (started func(), err error) {
 		s.window.close()
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	// A request that is given up can still come into a slot until its sender sees its end.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		defer s.window.close()

@@ -169,6 +169,35 @@ func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
 	}
 }
 
+// A request that was given up may still come into a slot, as long as whoever sent it has not seen its end.
+func TestNoImportBeforeACancelledRequestHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&board{}).server(t, true)
+		ctx, cancel := context.WithCancel(t.Context())
+		started, err := s.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		opened := later(func() {
+			if err := s.window.open(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := sleep(t.Context(), 10*lastPause); err != nil { // synctest's clock
+			t.Fatal(err)
+		}
+		if opened() {
+			t.Error("an import may begin")
+		}
+		started()
+		if !opened() {
+			t.Error("no import may begin after the request's end")
+		}
+		s.window.close()
+	})
+}
+
 // Others' requests are in slots of which the pool knows nothing.
 func TestAcquireOfASharedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
