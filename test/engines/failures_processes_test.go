@@ -59,7 +59,7 @@ func TestProcessesFail(t *testing.T) {
 		p.link.spoil(nil)
 		j := job(lines("killed", 12), 0)
 		result := p.submitted(j)
-		<-asked // so the state was fetched, and read
+		p.await("the engine is asked for the text", asked) // so the state was fetched, and read
 		decode()
 		if there, here := p.there.states(t), p.here.states(t); len(there) != 1 || len(here) != 1 {
 			t.Errorf("%q on the prefill machine and %q on the decode machine; want one state each", there, here)
@@ -88,7 +88,7 @@ func TestProcessesFail(t *testing.T) {
 		p.link.spoil(held(began, cut))
 		j := job(lines("lost", 20), 0)
 		result := p.submitted(j)
-		<-began
+		p.await("a state is fetched", began)
 		prefill()
 		close(cut)
 		p.failed(result(), jobs.FailUnreachable, j)

@@ -144,7 +144,7 @@ func TestTransfersFail(t *testing.T) {
 		p.link.spoil(held(began, cut))
 		one, two := job(lines("moving", 20), 0), job(lines("waiting", 20), 0)
 		first := p.submitted(one)
-		<-began // the decode worker has one slot, so the other job waits
+		p.await("a state is fetched", began) // the decode worker has one slot, so the other job waits
 		second := p.submitted(two)
 		p.eventually("both jobs are with decode", func() error {
 			return cmp.Or(p.waiting(queue.StreamIntake, 0), p.waiting(queue.StreamRelay, 2))
