@@ -52,6 +52,9 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 		decision = "re-prefilled on the decode machine, because " + failed.Error()
 		m.began = time.Now()
 		if c, err = s.reprefill(ctx, t, failed); err != nil {
+			if m.arrived { // the engine had the state, and now cannot compute: it may have ended because of it
+				s.suspects.add(t.Job.ID)
+			}
 			s.ended(t, m, failed, c)
 			return jobs.Outcome{}, err
 		}
@@ -91,6 +94,9 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine.Completion, error) {
 	h := t.Handover
 	mover, refused := s.accepts(h)
+	if refused == nil {
+		refused = s.distrusts(t)
+	}
 	if refused != nil {
 		return engine.Completion{}, refused
 	}

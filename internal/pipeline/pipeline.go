@@ -27,6 +27,8 @@ type Stage struct {
 	log     *slog.Logger
 	sizes   sizes
 
+	suspects suspects
+
 	peers    func() []engine.Peer
 	decoding func() int
 	prefixes *engine.Prefixes
