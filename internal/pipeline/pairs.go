@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"tandem/internal/jobs"
@@ -126,7 +127,8 @@ func (p *Pairs) Compared(machine, message string) bool {
 }
 
 func remedyFor(machine string) string {
-	return "compare model, versions and settings of the two engines, test the memory of both machines, and then run on the decode machine: decode-worker handover clear " + machine
+	return "compare model, versions and settings of the two engines, test the memory of both machines, and then run on the decode machine: decode-worker handover clear " + machine +
+		" --config FILE (or --model and --state-dir, as the worker has them)"
 }
 
 // save writes the file. The lock is held, as in refresh.
@@ -198,7 +200,7 @@ func readPairs(file string) (map[string]stop, fs.FileInfo, error) {
 	return f.Machines, info, nil
 }
 
-// writePairs replaces the file at once, so that nobody reads half of it.
+// writePairs replaces the file at once, so that nobody reads half of it. It stays the worker's, also if root clears it.
 func writePairs(file string, stopped map[string]stop) error {
 	data, err := json.MarshalIndent(pairsFile{stopped}, "", "  ")
 	if err != nil {
@@ -212,11 +214,29 @@ func writePairs(file string, stopped map[string]stop) error {
 		return fmt.Errorf("write stopped hand-overs: %w", err)
 	}
 	_, err = f.Write(append(data, '\n'))
+	if err == nil {
+		err = keepOwner(f, file)
+	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write stopped hand-overs: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// keepOwner gives a file that root wrote to the owner of the one that it is to replace, if there is one.
+func keepOwner(f *os.File, replaced string) error {
+	info, err := os.Stat(replaced)
+	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		return f.Chown(int(owner.Uid), int(owner.Gid))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"tandem/internal/jobs"
@@ -121,5 +122,28 @@ func TestStoppedPairsThatCannotBeKept(t *testing.T) {
 	stopPair(p, "spark-1")
 	if p.Why("spark-1") == "" {
 		t.Error("a machine is not stopped, because that cannot be kept in a file")
+	}
+}
+
+// An operator who clears as root leaves a file that the worker's user can read: without it a worker does not start.
+func TestClearingLeavesTheFileToItsOwner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "stopped.json")
+	stopPair(openPairs(t, file), "spark-1")
+	owner := os.Geteuid()
+	if owner == 0 {
+		owner = 65534
+		if err := os.Chown(file, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cleared, err := pipeline.ClearPairs(file, ""); err != nil || len(cleared) != 1 {
+		t.Fatalf("cleared %v, %v", cleared, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != owner || info.Mode().Perm() != 0o600 {
+		t.Errorf("file %v of %+v; want it to be of user %d", info.Mode(), s, owner)
 	}
 }

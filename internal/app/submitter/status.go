@@ -86,7 +86,7 @@ func faultsOf(o *queue.Overview) []fault {
 		}
 		for _, from := range w.StoppedPairs {
 			add(fmt.Sprintf("%s takes no KV states of %s from %s any more, since first predictions differed; their prompts are computed twice", w.Machine, w.Model, from),
-				fmt.Sprintf("compare model, versions and settings of the two engines, then on %s: decode-worker handover clear %s", w.Machine, from))
+				fmt.Sprintf("compare model, versions and settings of the two engines, then on %s: decode-worker handover clear %s --config FILE (or --model and --state-dir, as the worker has them)", w.Machine, from))
 		}
 	}
 	return faults
