@@ -319,6 +319,23 @@ func TestUnreadableMessageOfNobody(t *testing.T) {
 	}
 }
 
+// What opens a KV state is in no dead letter, not even in the record of a newer worker that this one cannot read.
+func TestUnreadableHandoverKeepsItsSecrets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := testJob(jobs.Batch)
+	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","state":{"url":"http://192.0.2.1:1/state/00ff","token":"s3cret","bytes":5},"job":{"user":"user","batch":"batch"}}`)
+	r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+	r.start(jobs.RoleDecode, 1, answer)
+	var letter DeadLetter
+	if err := json.Unmarshal(r.letter(jobs.StageDecode, j.ID).Data, &letter); err != nil {
+		t.Fatal(err)
+	}
+	if raw := string(letter.Raw); raw != `{"v":2,"stage":"decode","state":{"url":"","token":"","bytes":5},"job":{"user":"user","batch":"batch"}}` {
+		t.Errorf("dead letter holds %s", raw)
+	}
+}
+
 // A server that does not answer when a message is taken off holds nobody up.
 func TestUnreadableMessageUnanswered(t *testing.T) {
 	t.Parallel()

@@ -135,6 +135,7 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 		}
 		d.Handover = &h
 	}
+	d.Raw = withoutSecrets(d.Raw)
 	d.Raw = d.Raw[:min(len(d.Raw), maxRaw)]
 	var data bytes.Buffer
 	enc := json.NewEncoder(&data)
@@ -153,6 +154,21 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 		}
 		return err
 	})
+}
+
+// withoutSecrets blanks the address and the token of a KV state in a record that could not be read as a hand-over, which
+// that of a newer worker is.
+func withoutSecrets(raw []byte) []byte {
+	var record struct {
+		State map[string]json.RawMessage
+	}
+	_ = json.Unmarshal(raw, &record) // as far as it goes
+	for _, name := range []string{"url", "token"} {
+		if secret := record.State[name]; len(secret) > len(`""`) && secret[0] == '"' {
+			raw = bytes.ReplaceAll(raw, secret, []byte(`""`))
+		}
+	}
+	return raw
 }
 
 // lastMsg returns the last message of a subject, which may hold wildcards, and nil if there is none.
