@@ -129,6 +129,7 @@ func fake(t *testing.T, routes map[string]string) *Engine {
 	t.Helper()
 	answers := map[string]string{
 		"/props":          `{"build_info":"b1","total_slots":1,"default_generation_settings":{"n_ctx":100}}`,
+		"/lora-adapters":  `[]`,
 		"/apply-template": `{"prompt":"abc"}`,
 		"/tokenize":       `{"tokens":[1,2,3]}`,
 		"/completion":     "data: {\"stop\":true,\"timings\":{\"cache_n\":0,\"prompt_n\":2}}\n\n",

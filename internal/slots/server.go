@@ -45,6 +45,8 @@ type Identity struct {
 	Model   string // path of the model file, as the server was given it
 	Slots   int    // of a connected Server: used by us
 	Context int    // tokens of each slot
+	Adapted bool   // it has adapters (LoRA), which change what the model computes
+	Start   string // another one at each start, of builds that make one up; else empty
 }
 
 // Describe asks a server what it is. It answers only when the model is loaded; before, the error is
@@ -57,6 +59,7 @@ func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
 		Build    string `json:"build_info"`
 		Model    string `json:"model_path"`
 		Slots    int    `json:"total_slots"`
+		Start    string `json:"media_marker"` // random, so that a prompt cannot hold it
 		Settings struct {
 			Context int `json:"n_ctx"`
 		} `json:"default_generation_settings"`
@@ -67,7 +70,11 @@ func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
 	if props.Slots < 1 || props.Settings.Context < 1 {
 		return Identity{}, jobs.Errorf(jobs.CodeEngineUnreachable, "%s does not describe itself as a llama-server with one model would; correct the engine URL", at.URL)
 	}
-	return Identity{props.Build, props.Model, props.Slots, props.Settings.Context}, nil
+	var adapters []struct{}
+	if err := c.call(ctx, at, "/lora-adapters", nil, &adapters); err != nil && (Lost(err) || ctx.Err() != nil) {
+		return Identity{}, err // any other says that it does not tell
+	}
+	return Identity{props.Build, props.Model, props.Slots, props.Settings.Context, len(adapters) > 0, props.Start}, nil
 }
 
 // Connect asks a server what it is, as Describe does, and makes its slots available.
