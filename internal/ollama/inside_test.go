@@ -41,10 +41,11 @@ func TestReadModelfile(t *testing.T) {
 func TestReadArgs(t *testing.T) {
 	for name, tt := range map[string]struct{ args, settings, why string }{
 		"as Ollama starts it": {"--model m --port 1 --host 127.0.0.1 --no-webui --offline -c 4096 -np 1 --flash-attn on -b 512 -ub 512 -t 1", "", ""},
-		"positions":           {"--rope-scaling yarn --model m --rope-freq-base 1e6 --swa-full", "--rope-freq-base 1e6 --rope-scaling yarn --swa-full", ""},
-		"in another order":    {"--swa-full --rope-freq-base 1e6 --rope-scaling yarn", "--rope-freq-base 1e6 --rope-scaling yarn --swa-full", ""},
+		"positions":           {"--rope-scaling yarn --model m --rope-freq-base 1e6", "--rope-freq-base 1e6 --rope-scaling yarn", ""},
+		"in another order":    {"--rope-freq-base 1e6 --rope-scaling yarn", "--rope-freq-base 1e6 --rope-scaling yarn", ""},
 		"cut short":           {"--model m --rope-scale", "", ""},
 		"adapter":             {"--model m --lora a", "", "--lora"},
+		"whole window":        {"--model m --swa-full", "", "--swa-full"},
 		"projector":           {"--model m --mmproj m", "", "projector"},
 		"draft":               {"--model m --spec-type draft-mtp", "", "draft"},
 		"embeddings":          {"--embedding --model m", "", "embeddings"},

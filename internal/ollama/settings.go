@@ -18,7 +18,7 @@ func readArgs(args []string) (settings, stateless string) {
 				list = append(list, flag+" "+args[i+1])
 			}
 		case "--swa-full":
-			list = append(list, flag)
+			stateless = "the llama-server inside Ollama was given --swa-full, with which it takes up what a state that it read does not hold: start it without"
 		case "--lora", "--lora-scaled", "--control-vector", "--control-vector-scaled":
 			stateless = "the llama-server inside Ollama changes the model with " + flag + ", and states of such models are not told apart"
 		case "--mmproj":
