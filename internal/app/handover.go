@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
@@ -80,18 +81,33 @@ func statePrefix(role jobs.Stage, model string) string {
 // stoppedFile is where a decode worker keeps from which machines it takes no states.
 func stoppedFile(f WorkerFlags) string { return filepath.Join(f.StateDir, "stopped-handovers.json") }
 
-// sweep removes the states that an earlier run of this worker left.
-func (w *Worker) sweep() {
+// sweep removes the states that an earlier run of this worker left. It reports whether it is known where they lie, which
+// an engine says only when it can move states: not while it is busy, nor before the digest of a large model is computed.
+func (w *Worker) sweep() bool {
 	m := w.monitor.Health().Description.Mover
 	if m == nil {
-		return
+		return false
 	}
-	n, err := handover.Sweep(m.Dir, m.Prefix)
+	n, err := handover.Sweep(m.Dir, m.Prefix, w.started)
 	if err != nil {
 		w.log.Warn("KV states of an earlier run cannot be removed", "err", err)
 	}
 	if n > 0 {
 		w.log.Info("KV states of an earlier run were removed", "files", n)
+	}
+	return true
+}
+
+// keepSweeping sweeps as soon as the engine says where its states lie.
+func (w *Worker) keepSweeping(ctx context.Context) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for !w.sweep() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

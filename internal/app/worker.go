@@ -114,7 +114,6 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	if err := w.waitForEngine(ctx); err != nil {
 		return nil, err
 	}
-	w.sweep()
 	stage := pipeline.Config{
 		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
@@ -153,6 +152,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	watchers.Go(func() { w.monitor.Run(watch) })
 	watchers.Go(func() { w.announceChanges(watch) })
+	watchers.Go(func() { w.keepSweeping(watch) })
 	watchers.Go(func() {
 		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.modelDigest, keepRatesEvery, w.log)
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tandem/internal/jobs"
 )
@@ -84,7 +85,7 @@ func TestParallelFetches(t *testing.T) {
 	if states, bytes := s.Held(); states != 0 || bytes != 0 {
 		t.Errorf("%d states with %d bytes are held", states, bytes)
 	}
-	if removed, err := Sweep(dir, "x-"); removed != 6 || err != nil {
+	if removed, err := Sweep(dir, "x-", time.Now().Add(time.Minute)); removed != 6 || err != nil {
 		t.Errorf("%d files were there, %v", removed, err)
 	}
 	wantEmpty(t, dir)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"tandem/internal/jobs"
 )
@@ -141,7 +142,14 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	removed, err := Sweep(dir, "w1-")
+	later := time.Now().Add(time.Minute)
+	if err := os.Chtimes(filepath.Join(dir, "w1-a.part"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := Sweep(dir, "w1-", time.Now().Add(-time.Minute)); removed != 0 || err != nil {
+		t.Errorf("Sweep of files of this run = %d, %v", removed, err)
+	}
+	removed, err := Sweep(dir, "w1-", later.Add(time.Second))
 	if removed != len(swept) || err != nil {
 		t.Errorf("Sweep = %d, %v", removed, err)
 	}
@@ -159,15 +167,15 @@ func TestSweep(t *testing.T) {
 		t.Error("a file outside was removed")
 	}
 
-	if removed, err := Sweep(filepath.Join(dir, "missing"), "w1-"); removed != 0 || err != nil {
+	if removed, err := Sweep(filepath.Join(dir, "missing"), "w1-", later); removed != 0 || err != nil {
 		t.Errorf("Sweep of a missing folder = %d, %v", removed, err)
 	}
 	for _, prefix := range []string{"", "../", "a/b", `a\b`} {
-		if _, err := Sweep(dir, prefix); err == nil {
+		if _, err := Sweep(dir, prefix, later); err == nil {
 			t.Errorf("Sweep with prefix %q is no error", prefix)
 		}
 	}
-	if _, err := Sweep(outside, "w1-"); err == nil {
+	if _, err := Sweep(outside, "w1-", later); err == nil {
 		t.Error("Sweep of a file is no error")
 	}
 }

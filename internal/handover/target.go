@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"tandem/internal/jobs"
 )
@@ -109,8 +110,8 @@ func (t *target) discard() {
 }
 
 // Sweep removes the files that an earlier run left behind: those of dir whose name begins with prefix and
-// ends as those of this package. A folder that does not exist is empty.
-func Sweep(dir, prefix string) (removed int, err error) {
+// ends as those of this package, and that were last written before this run began. A folder that does not exist is empty.
+func Sweep(dir, prefix string, began time.Time) (removed int, err error) {
 	if prefix == "" || strings.ContainsAny(prefix, `/\`) {
 		return 0, jobs.Errorf(jobs.CodeInvalid, "the prefix of the files to remove from %s is %q; want the beginning of a file name", dir, prefix)
 	}
@@ -130,6 +131,9 @@ func Sweep(dir, prefix string) (removed int, err error) {
 		name := e.Name()
 		if !e.Type().IsRegular() || !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name, partSuffix) && !strings.HasSuffix(name, doneSuffix) {
 			continue
+		}
+		if info, err := e.Info(); err != nil || !info.ModTime().Before(began) {
+			continue // gone, or of this run
 		}
 		if err := root.Remove(name); err != nil {
 			failures = append(failures, err)
