@@ -24,8 +24,13 @@ const (
 	leastMoved    = 1 << 16 // bytes of a KV state
 )
 
-// share is by how much a moving average follows a new value.
-const share = 0.2
+// share is by how much a moving average follows a new value; one that is more than so many times the average counts as that
+// many. A speed that was measured too high, as of a prompt that was cached unsaid, would spoil the average for dozens of jobs,
+// and with it the patience with the engine; one that is too low cannot.
+const (
+	share    = 0.2
+	mostJump = 4
+)
 
 // blend brings a moving average up to date. Values that are none (0, infinite) are left out.
 func blend(average, value float64) float64 {
@@ -35,7 +40,7 @@ func blend(average, value float64) float64 {
 	case average == 0:
 		return value
 	}
-	return average + (value-average)*share
+	return average + (min(value, mostJump*average)-average)*share
 }
 
 // usable reports whether v can be a rate, whatever it is of.

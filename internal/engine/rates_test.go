@@ -318,3 +318,18 @@ func FuzzRates(f *testing.F) {
 		}
 	})
 }
+
+// One measurement that cannot be true does not decide for the next dozens of jobs.
+func TestOutlierHardlyMovesARate(t *testing.T) {
+	var r engine.Rates
+	for range 5 {
+		r.ObservePrefill(3000, 1000, 1000, time.Second)
+	}
+	r.ObservePrefill(3000, 1000, 1000, 100*time.Nanosecond)
+	if now := r.Snapshot(); now.PrefillTokensPerSecond > 2000 || now.PrefillByLength["1k"] > 2000 {
+		t.Errorf("after one outlier: %v tokens/s, by length %v; want less than twice the 1000 of all others", now.PrefillTokensPerSecond, now.PrefillByLength)
+	}
+	if d := r.PrefillTime(300_000); d < 50*time.Second {
+		t.Errorf("a prompt of 100,000 tokens is expected to take %v", d)
+	}
+}
