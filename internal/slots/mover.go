@@ -47,7 +47,7 @@ func (s *Server) canMove() error {
 		return jobs.HandoverErrorf(jobs.FailNoState, "the folder of llama-server's states is not known; start it with --slot-save-path DIR and name the folder to the worker (--slot-dir DIR)")
 	}
 	if s.config.Model() == "" {
-		return jobs.HandoverErrorf(jobs.FailNoState, "the digest of the model file %s is not known; wait until it is computed, or run the worker on llama-server's machine as a user who can read the file, and give llama-server its absolute path", s.id.Model)
+		return jobs.HandoverErrorf(jobs.FailNoState, "the model file's digest is not known (%s); wait until it is computed, or run the worker on llama-server's machine as a user who can read the file, and give llama-server its absolute path", s.id.Model)
 	}
 	if s.id.Adapted {
 		return jobs.HandoverErrorf(jobs.FailNoState, "llama-server changes the model with an adapter, and states of such models are not told apart; start it without --lora, or merge the adapter into the model's file")
