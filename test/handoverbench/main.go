@@ -72,7 +72,7 @@ func run(ctx context.Context, w io.Writer, names []string, list string, long, th
 			}
 		}
 		b := &bench{}
-		if err := b.start(ctx, start, found, filepath.Join(dir, name), sizes[len(sizes)-1]+512, threads); err != nil {
+		if err := b.start(ctx, start, found, filepath.Join(dir, name), sizes[len(sizes)-1]*5/4+256, threads); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		fmt.Fprintf(w, "\n%s (%s), model of 120M parameters, q8_0, f16 cache, %d thread(s) each\n\n", name, version(found, name), threads)
@@ -310,7 +310,7 @@ var quiet engine.Emit = func(string, string) error { return nil }
 
 // request is a greedy one of about n tokens, unlike every other from its first words on.
 func request(title string, n int) engine.Request {
-	const perLine = 18 // tokens, roughly, with the stand-ins' vocabulary
+	const perLine = 20 // tokens, roughly, with the stand-ins' vocabulary
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s. Explain:\n", title)
 	for i := range (n - 16) / perLine {
