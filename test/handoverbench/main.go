@@ -192,7 +192,6 @@ type row struct {
 	tokens                              int
 	bytes                               int64
 	prefill, save, move, restore, check time.Duration
-	first                               time.Duration // of the answer, once the state is read and checked
 	handed, again, context, whole       time.Duration // to the first token
 	equal                               bool
 }
