@@ -50,6 +50,7 @@ type Worker struct {
 	stage    *pipeline.Stage
 	states   *handover.Server // of a prefill worker that hands KV states over; else nil
 	pairs    *pipeline.Pairs  // of a decode worker; else nil
+	swept    bool             // an earlier run's states were removed when this one started
 	metrics  *telemetry.Metrics
 	queue    *queue.Worker
 	conn     *queue.Conn
@@ -114,6 +115,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	if err := w.waitForEngine(ctx); err != nil {
 		return nil, err
 	}
+	w.swept = w.sweep() // before this run's first state, where possible
 	stage := pipeline.Config{
 		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
@@ -152,7 +154,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	watchers.Go(func() { w.monitor.Run(watch) })
 	watchers.Go(func() { w.announceChanges(watch) })
-	watchers.Go(func() { w.keepSweeping(watch) })
+	if !w.swept {
+		watchers.Go(func() { w.keepSweeping(watch) })
+	}
 	watchers.Go(func() {
 		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.modelDigest, keepRatesEvery, w.log)
 	})
