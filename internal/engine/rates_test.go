@@ -188,14 +188,14 @@ func TestRatesAreKept(t *testing.T) {
 		digest := func() string { return model.Load().(string) }
 		stop := keep(t, &r, path, digest, log)
 		r.ObserveJob(time.Second)
-		time.Sleep(2 * time.Minute) // of the bubble
+		<-time.After(2 * time.Minute) // of the bubble
 		synctest.Wait()
 		if _, err := os.Stat(path); err == nil {
 			t.Error("a file was written before the model was known")
 		}
 		model.Store("digest-a")
 		r.ObservePrefill(3000, 1000, 1000, time.Second)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := kept(t, path, "digest-a"); got.PrefillByLength["1k"] != 1000 || got.JobSeconds != 1 {
 			t.Errorf("kept %+v", got)
@@ -223,13 +223,13 @@ func TestRatesAreKept(t *testing.T) {
 		next.ObserveLink("spark-1", 5e8, time.Second)
 		next.ObserveLink("spark-2", 5e8, time.Second)
 		model.Store("digest-a")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := next.Snapshot(); got.PrefillByLength["1k"] != 1000 || !cmp.Equal(got.LinkBytesPerSecond, map[string]float64{"spark-1": 5e8, "spark-2": 5e8}) {
 			t.Errorf("with what was kept: %+v", got)
 		}
 		model.Store("digest-b")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := next.Snapshot(); !cmp.Equal(got, jobs.Rates{}) {
 			t.Errorf("with another model: %+v", got)
