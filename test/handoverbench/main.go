@@ -189,11 +189,11 @@ func llamaServers(_ context.Context, b *bench, e standin.Engines, dir string, nu
 
 // row is what one prompt length took.
 type row struct {
-	tokens                              int
-	bytes                               int64
-	prefill, save, move, restore, check time.Duration
-	handed, again, context, whole       time.Duration // to the first token
-	equal                               bool
+	tokens                        int
+	bytes                         int64
+	save, move, restore, check    time.Duration
+	handed, again, context, whole time.Duration // to the first token
+	equal                         bool
 }
 
 func (b *bench) measure(ctx context.Context, w io.Writer, sizes []int) error {
@@ -226,7 +226,7 @@ func (b *bench) one(ctx context.Context, i, n int) (r row, err error) {
 	if pre.State == nil {
 		return r, fmt.Errorf("no state: %s: %s", pre.Failure, pre.Note)
 	}
-	r.tokens, r.bytes, r.prefill, r.save = pre.PromptTokens, pre.State.Bytes, pre.Duration, pre.State.Saved
+	r.tokens, r.bytes, r.save = pre.PromptTokens, pre.State.Bytes, pre.State.Saved
 	req.Export = false
 	want, err := b.prefill.Generate(ctx, req, quiet)
 	if err != nil {
