@@ -29,7 +29,7 @@ func binaryOf(ollama string) (string, error) {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return "", fmt.Errorf("find ollama: %w", err)
+		return "", fmt.Errorf("find ollama: install it, or name the program (--ollama FILE, --ollama-binary FILE): %w", err)
 	}
 	return path, nil
 }
