@@ -23,6 +23,16 @@ const anything = "**"
 // nats begins the import path of every NATS module.
 const nats = "github.com/nats-io/"
 
+// jsonSchema is the library that holds rubrics and answers to their schemas.
+const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
+
+// grading is what the packages of grading may know of one another.
+var grading = []string{
+	"internal/jobs", "internal/tally",
+	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
+	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report",
+}
+
 // arrow is what one package may import beside the standard library.
 type arrow struct {
 	pkg     string   // path below the module; a pattern as in path.Match
@@ -46,7 +56,12 @@ var arrows = []arrow{
 
 	{"internal/pipeline", []string{"internal/jobs", "internal/engine", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"internal/jobs", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
-	{"internal/grader", []string{"internal/jobs"}, nil, "grading needs the contract only"},
+	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
+	{"internal/grader/notebook", []string{"internal/jobs"}, nil, "reading a notebook stands below all grading"},
+	{"internal/grader/intake", []string{"internal/jobs"}, nil, "finding submissions knows no notebooks"},
+	{"internal/grader/rubric", []string{"internal/jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
+	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
+	{"internal/tally", []string{"internal/jobs"}, nil, "adds up results"},
 
 	{"internal/leash", nil, nil, "starting programs needs the standard library only"},
 	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/jobs"
+	"tandem/internal/tally"
 )
 
 func TestInert(t *testing.T) {
@@ -68,12 +69,12 @@ func TestReport(t *testing.T) {
 	results[0].Handover = &jobs.HandoverReport{Bytes: 98_304_000, BytesPerSecond: 1e9}
 	results[1].Handover = &jobs.HandoverReport{Failure: jobs.FailDigest}
 	results[1].Warnings = []string{jobs.WarnFallback}
-	sum := func(wall time.Duration) *report {
-		rep := newReport("b")
+	sum := func(wall time.Duration) report {
+		rep := report{tally.New("b")}
 		for _, r := range results {
-			rep.add(r)
+			rep.Add(r)
 		}
-		rep.sum(wall)
+		rep.Sum(wall)
 		return rep
 	}
 	rep := sum(20 * time.Second)

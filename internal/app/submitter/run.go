@@ -11,6 +11,7 @@ import (
 	"tandem/internal/app"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/tally"
 )
 
 // run is the waiting for a batch: each result goes to its file, the progress and the report as it comes.
@@ -21,19 +22,19 @@ type run struct {
 	dir      *resultDir               // nil: results are not kept
 	each     func(*jobs.Result) error // called with each; may be nil
 	progress *progress
-	report   *report
+	report   report
 	resumed  bool
 }
 
 func newRun(s *session, batch string, models []string, total int) *run {
-	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: newReport(batch)}
+	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: report{tally.New(batch)}}
 }
 
 // had takes a result that an earlier run has written.
 func (r *run) had(result *jobs.Result) {
 	r.resumed = true
 	r.progress.had(result)
-	r.report.add(result)
+	r.report.Add(result)
 }
 
 // await takes the results of the jobs as they come, until it has all.
@@ -63,7 +64,7 @@ func (r *run) take(result *jobs.Result) error {
 			return err
 		}
 	}
-	r.report.add(result)
+	r.report.Add(result)
 	r.progress.result(result)
 	return nil
 }
@@ -124,10 +125,10 @@ func (r *run) finish(skipped int) error {
 	if r.resumed {
 		wall = 0 // of which this run has seen but a part
 	}
-	r.report.sum(wall)
+	r.report.Sum(wall)
 	var err error
 	if r.session.JSON {
-		err = r.session.print(r.report)
+		err = r.session.print(r.report.Report)
 	} else {
 		err = r.report.writeTo(r.session.out)
 	}

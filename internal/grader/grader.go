@@ -1,0 +1,130 @@
+// Package grader grades a class: it reads the submissions, makes the checks of layers 1 and 2, asks two models about each submission (layers 3 and 4, two jobs side by
+// side), scores, and writes reports. What it has done stands in a ledger, so that it goes on after any crash where it was.
+package grader
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"tandem/internal/grader/report"
+	"tandem/internal/grader/rubric"
+	"tandem/internal/jobs"
+)
+
+// Inputs are the instructor's files.
+type Inputs struct {
+	Rubric   string // path of the rubric
+	Solution string // path of the solution's notebook
+	Template string // path of the template's notebook, "" if there is none
+}
+
+// Assignment is what the class shares.
+type Assignment struct {
+	Rubric *rubric.Rubric
+}
+
+// Load reads the instructor's files. Nothing else is needed to find what is wrong with them; errors are of code [jobs.CodeInvalid] and name the file.
+func Load(in Inputs) (*Assignment, error) {
+	return nil, jobs.Errorf(jobs.CodeInvalid, "grading is not built yet")
+}
+
+// Models are the models that the assignment asks, canonical names, each once.
+func (a *Assignment) Models() []string { return nil }
+
+// Model is what is known of a model before it is asked.
+type Model struct {
+	ContextTokens int    // smallest context of its workers; 0 if not known
+	Digest        string // of the model file; "" if not known or if its workers differ
+}
+
+// Options are how a class is graded.
+type Options struct {
+	Paths      []string         // submissions, as of intake.Collect
+	Course     string           // which assignment of an nbgrader tree, "" if there is but one
+	Out        string           // folder for everything that is written
+	Prompts    string           // folder with prompt templates, "" for the project's own
+	User       string           // whose jobs these are
+	Plan       jobs.Plan        // of the jobs
+	Class      jobs.Class       // of the jobs; default batch
+	Deadline   time.Time        // of the jobs; zero: none
+	Models     map[string]Model // by canonical name
+	Resume     bool             // go on with what Out holds; without it a folder that holds a ledger is refused
+	Only       string           // "", "failed" or "review": which submissions are asked about again (with Resume)
+	Student    string           // pseudonym: this one alone is graded, anew (with Resume)
+	WithoutAsk bool             // layers 1 and 2 only: every submission needs review, with its range
+	Notice     string           // for the reports: what a reader must know of the models
+	Now        func() time.Time // for tests; default time.Now
+}
+
+// Answerer has models do jobs. The queue does it, and so does one Ollama by itself.
+type Answerer interface {
+	// Submit takes a job. Taking one again that was taken before, by an earlier process, changes nothing: earlier says that this may be so.
+	Submit(ctx context.Context, j *jobs.Job, earlier bool) error
+	// Await yields the results of jobs of a batch as they come, each once, and ends after the last; an error is the last thing yielded.
+	Await(ctx context.Context, batch string, ids []string) iter.Seq2[*jobs.Result, error]
+}
+
+// Event tells how far the work is. It is sent from one goroutine at a time.
+type Event struct {
+	Submissions int             // all of them
+	Done        int             // reports written
+	Review      int             // of these
+	Failed      int             // of these
+	Asked       int             // requests sent, all runs
+	Answered    int             // of these
+	Jobs        int             // requests that there are: twice the submissions that can be graded, and those asked again
+	Result      *jobs.Result    // that came just now, nil otherwise
+	Finished    *report.Student // whose report was written just now, nil otherwise
+}
+
+// Plan is what would be sent, for a dry run.
+type Plan struct {
+	Submissions int           `json:"submissions"`
+	Failed      int           `json:"failed"` // that cannot be graded
+	Warnings    []string      `json:"warnings,omitempty"`
+	Models      []ModelPlan   `json:"models"`
+	Problems    []ProblemPlan `json:"problems,omitempty"`
+}
+
+// ModelPlan is what one model would be asked.
+type ModelPlan struct {
+	Model        string `json:"model"`
+	Judge        string `json:"judge"`
+	Jobs         int    `json:"jobs"`          // to send
+	Reused       int    `json:"reused"`        // answers of earlier runs that still hold
+	SharedTokens int    `json:"shared_tokens"` // of the prefix, about; computed once per prefill slot
+	OwnTokens    int    `json:"own_tokens"`    // of all students' parts, about
+	LongestOwn   int    `json:"longest_own"`   // of the longest student's part, about
+	AnswerTokens int    `json:"answer_tokens"` // at most, of all answers
+	Cut          int    `json:"cut"`           // prompts that do not fit and are cut
+}
+
+// ProblemPlan is a submission that cannot be graded.
+type ProblemPlan struct {
+	ID      string `json:"id"`
+	Problem string `json:"problem"`
+}
+
+// Grading is a class being graded. It holds no notebooks: they are read when needed.
+type Grading struct{}
+
+// Open collects the submissions, makes the checks of layers 1 and 2 and reads the ledger. Nothing is sent. Close it.
+func Open(ctx context.Context, a *Assignment, o Options) (*Grading, error) {
+	return nil, jobs.Errorf(jobs.CodeInvalid, "grading is not built yet")
+}
+
+// Close releases files and the lock on the folder.
+func (g *Grading) Close() error { return nil }
+
+// Batch is the name of the jobs' batch.
+func (g *Grading) Batch() string { return "" }
+
+// Plan says what Run would send.
+func (g *Grading) Plan() (*Plan, error) { return &Plan{}, nil }
+
+// Run asks, scores and writes reports, each as soon as it can be, and the class's at the end and now and then before. It returns the class's record; when ctx ends first, its cause, after what came was
+// written: a later run with Resume goes on from there. tell may be nil.
+func (g *Grading) Run(ctx context.Context, models Answerer, tell func(Event)) (*report.Class, error) {
+	return nil, jobs.Errorf(jobs.CodeInvalid, "grading is not built yet")
+}

@@ -1,0 +1,177 @@
+// Package report writes what grading came to: per student a JSON file and a self-contained page, for the class a page, summary.json, grades.csv and what
+// nbgrader, Gradescope and a gradebook import. All text of students and models is inert in each of them.
+//
+//	DIR/index.html                        the class
+//	DIR/summary.json                      the same as data
+//	DIR/grades.csv                        one line a submission, by pseudonym
+//	DIR/reports/<id>.html, <id>.json      one student
+//	DIR/gradescope/<id>/results.json      https://gradescope-autograders.readthedocs.io/en/latest/specs/
+//	DIR/instructor/roster.csv             whose pseudonym it is, with points: the only exports with names are in this folder
+//	DIR/instructor/gradebook.csv          name, learning system's id, points, percent, status
+//	DIR/instructor/nbgrader.csv           the columns of `nbgrader export`
+//
+// Folders are 0700, files 0600. Files are replaced whole or not at all.
+package report
+
+import (
+	"os"
+	"time"
+
+	"tandem/internal/grader/ask"
+	"tandem/internal/grader/check"
+	"tandem/internal/grader/intake"
+	"tandem/internal/grader/notebook"
+	"tandem/internal/grader/outputs"
+	"tandem/internal/grader/rubric"
+	"tandem/internal/grader/score"
+	"tandem/internal/jobs"
+	"tandem/internal/tally"
+)
+
+// Status is how a submission ended.
+type Status string
+
+// The ends of a submission.
+const (
+	Graded Status = "graded"
+	Review Status = "needs_review" // points are a range, or something asks for a person's eye: the reasons say which
+	Failed Status = "failed"       // it could not be graded: the problem says why
+)
+
+// Student is one submission's record, DIR/reports/<id>.json. It holds no name.
+type Student struct {
+	V          int               `json:"v"` // 1
+	ID         string            `json:"id"`
+	Assignment string            `json:"assignment"`
+	Status     Status            `json:"status"`
+	Reasons    []string          `json:"reasons,omitempty"` // why a person must look
+	Problem    string            `json:"problem,omitempty"` // of a failed one
+	Late       bool              `json:"late,omitempty"`
+	Notice     string            `json:"notice,omitempty"` // what a reader must know of the models: stand-ins write gibberish
+	Score      *score.Score      `json:"score,omitempty"`
+	Layer1     *check.Findings   `json:"layer1,omitempty"`
+	Layer2     *outputs.Findings `json:"layer2,omitempty"`
+	Code       *Part             `json:"code,omitempty"`     // layer 3
+	Feedback   *Part             `json:"feedback,omitempty"` // layer 4
+	Flags      []ask.Flag        `json:"flags,omitempty"`
+	Dropped    notebook.Dropped  `json:"dropped"`
+	SpeedUp    float64           `json:"speed_up,omitempty"` // sum of both requests' seconds / the slower one's; 0 if there are not two
+	Inputs     Inputs            `json:"inputs"`
+	GradedAt   time.Time         `json:"graded_at"`
+}
+
+// Inputs are the hashes of what the grades rest on, SHA-256 in hex.
+type Inputs struct {
+	Notebook string `json:"notebook"`
+	Rubric   string `json:"rubric"`
+	Solution string `json:"solution"`
+	Template string `json:"template,omitempty"`
+	Prompts  string `json:"prompts,omitempty"` // of the templates
+}
+
+// Part is what became of one model's request.
+type Part struct {
+	Model    string          `json:"model"`
+	Answer   *ask.Answer     `json:"answer,omitempty"`  // nil if there is none that passed
+	Problem  string          `json:"problem,omitempty"` // why there is none
+	Counted  bool            `json:"counted"`           // its judgements count; not those about a flagged submission
+	Asked    int             `json:"asked"`             // how often
+	Cut      int             `json:"cut,omitempty"`     // bytes of the student's part that did not fit
+	Job      string          `json:"job,omitempty"`     // id of the last one
+	Method   jobs.Method     `json:"method,omitempty"`
+	Warnings []string        `json:"warnings,omitempty"`
+	Usage    jobs.Usage      `json:"usage"`
+	Timings  jobs.Timings    `json:"timings"`
+	Servers  jobs.Servers    `json:"servers"`
+	Decision string          `json:"decision,omitempty"`
+	Source   jobs.Provenance `json:"provenance"`
+}
+
+// Class is DIR/summary.json.
+type Class struct {
+	V            int           `json:"v"` // 1
+	Assignment   string        `json:"assignment"`
+	Title        string        `json:"title,omitempty"`
+	Batch        string        `json:"batch"`
+	Notice       string        `json:"notice,omitempty"`
+	Warnings     []string      `json:"warnings,omitempty"` // of the whole run: the solution hardly overlaps, keys of the rubric that nobody knows, …
+	Submissions  int           `json:"submissions"`
+	Graded       int           `json:"graded"`
+	Review       int           `json:"needs_review"`
+	Failed       int           `json:"failed"`
+	MaxPoints    float64       `json:"max_points"`
+	Distribution Distribution  `json:"distribution"`
+	Missed       []Missed      `json:"missed"`               // most often first, 20 at most
+	Students     []Row         `json:"students"`             // in the order of their ids
+	Metrics      *tally.Report `json:"metrics"`              // tokens, seconds, rates per model and together
+	PairSpeedUp  float64       `json:"pair_speed_up"`        // sum over the submissions with both requests of the sum of the two / sum of the slower one's
+	Prefix       []Prefix      `json:"prefix,omitempty"`     // what the shared prefix saved, per model
+	Reused       int           `json:"reused"`               // answers of earlier runs
+	WallSeconds  float64       `json:"wall_seconds"`         // of this run
+	FinishedAt   time.Time     `json:"finished_at,omitzero"` // zero while it runs
+}
+
+// Distribution of the percentages of graded submissions (those that need review are in it only if their points are certain).
+type Distribution struct {
+	Count  int     `json:"count"`
+	Mean   float64 `json:"mean"`
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Tenths [10]int `json:"tenths"` // 0–10 %, …, 90–100 %
+}
+
+// Missed is something that many did not do.
+type Missed struct {
+	Kind    string `json:"kind"` // variable, function, column, question, output, section
+	Name    string `json:"name"`
+	Section string `json:"section,omitempty"`
+	Count   int    `json:"count"`
+	Of      int    `json:"of"`
+}
+
+// Row is a submission in the class's table.
+type Row struct {
+	ID      string   `json:"id"`
+	Status  Status   `json:"status"`
+	Points  float64  `json:"points"`
+	Low     float64  `json:"low"`
+	High    float64  `json:"high"`
+	Percent float64  `json:"percent"`
+	Flags   int      `json:"flags"`
+	Late    bool     `json:"late,omitempty"`
+	Why     []string `json:"why,omitempty"` // reasons or problem
+}
+
+// Prefix is what became of a model's prompts.
+type Prefix struct {
+	Model    string `json:"model"`
+	Jobs     int    `json:"jobs"`
+	Tokens   int    `json:"prompt_tokens"` // of all prompts
+	Computed int    `json:"computed"`      // by the prefill engines, or where the prompt was processed first
+	Cached   int    `json:"cached"`        // found there
+}
+
+// Dir is where reports go.
+type Dir struct{ root *os.Root }
+
+// NewDir returns the writer into a folder that is open already.
+func NewDir(root *os.Root) *Dir { return &Dir{root} }
+
+// WriteStudent writes a submission's JSON, page and, if its points are certain, Gradescope results; it removes those of an earlier run that no longer hold.
+func (d *Dir) WriteStudent(s *Student, r *rubric.Rubric) error {
+	return jobs.Errorf(jobs.CodeInvalid, "reports are not built yet")
+}
+
+// ReadStudent reads a submission's JSON, nil if there is none.
+func (d *Dir) ReadStudent(id string) (*Student, error) {
+	return nil, jobs.Errorf(jobs.CodeInvalid, "reports are not built yet")
+}
+
+// Summarise makes the class's record of its submissions: counts, distribution, what was missed most, rows. The rest is the caller's.
+func Summarise(students []*Student, r *rubric.Rubric) *Class { return &Class{} }
+
+// WriteClass writes the class's page, summary.json, grades.csv and the exports with names. People come from the roster; those without a submission in c are left out.
+func (d *Dir) WriteClass(c *Class, r *rubric.Rubric, roster *intake.Roster) error {
+	return jobs.Errorf(jobs.CodeInvalid, "reports are not built yet")
+}

