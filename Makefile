@@ -5,7 +5,7 @@ SHELL         := bash
 
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS     := -s -w -X tandem/internal/app.version=$(VERSION)
-DEMO        := bin/submitter --local --engine standin batch examples/class/jobs.jsonl --out demo-results
+DEMO        := bin/submitter --local --engine standin batch examples/batch/jobs.jsonl --out demo-results
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 

@@ -92,6 +92,8 @@ var arrows = []arrow{
 	{"test/*", []string{anything}, []string{anything, nats}, "programs that only tests run"},
 	{"test/*/*", []string{anything}, []string{anything, nats}, "programs that only tests run"},
 	{"scripts", nil, nil, "shell scripts, carried inside the program"},
+	{"examples/batch", nil, nil, "the example is data; its generator needs the standard library only"},
+	{"examples/batch/generate", []string{"examples/batch"}, nil, "the example is data; its generator needs the standard library only"},
 	{"examples/class", nil, nil, "the example is data; its generator needs the standard library only"},
 	{"examples/class/generate", []string{"examples/class"}, nil, "the example is data; its generator needs the standard library only"},
 }

@@ -115,7 +115,7 @@ func TestReadJobsBrokenFile(t *testing.T) {
 
 // TestReadExample holds the reader and the example batch together.
 func TestReadExample(t *testing.T) {
-	f, err := os.Open("../../../examples/class/jobs.jsonl")
+	f, err := os.Open("../../../examples/batch/jobs.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

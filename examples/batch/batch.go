@@ -1,6 +1,6 @@
-// Package class makes the example batch: six synthetic notebooks of one assignment, each as a code-analysis job for one
-// model and a feedback job for the other. `go generate ./examples/class` writes jobs.jsonl from the texts beside this file.
-package class
+// Package batch makes the example batch: six synthetic notebooks of one assignment, each as a code-analysis job for one
+// model and a feedback job for the other. `go generate ./examples/batch` writes jobs.jsonl from the texts beside this file.
+package batch
 
 //go:generate go run ./generate jobs.jsonl
 

@@ -1,4 +1,4 @@
-package class
+package batch
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// batch is jobs.jsonl as it stands in the tree, each line decoded without room for unknown fields.
-func batch(t *testing.T) []job {
+// readJobs returns jobs.jsonl as it stands in the tree, each line decoded without room for unknown fields.
+func readJobs(t *testing.T) []job {
 	t.Helper()
 	text, err := os.ReadFile("jobs.jsonl")
 	if err != nil {
@@ -39,13 +39,13 @@ func TestJobsAreWhatTheGeneratorWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want.Bytes()) {
-		t.Error("jobs.jsonl is not what the generator writes: run `go generate ./examples/class`")
+		t.Error("jobs.jsonl is not what the generator writes: run `go generate ./examples/batch`")
 	}
 }
 
 func TestEachNotebookHasOneJobPerModel(t *testing.T) {
 	var got []string
-	for _, j := range batch(t) {
+	for _, j := range readJobs(t) {
 		got = append(got, j.CustomID+" "+j.Model)
 	}
 	var want []string
@@ -62,7 +62,7 @@ func TestEachNotebookHasOneJobPerModel(t *testing.T) {
 func TestTheClassSharesItsPrefix(t *testing.T) {
 	shared := map[string]string{} // by model
 	own := map[string]string{}    // by student
-	for _, j := range batch(t) {
+	for _, j := range readJobs(t) {
 		if j.SharedPrefix < 6_000 || j.SharedPrefix > 8_000 {
 			t.Errorf("%s: shared prefix of %d bytes, want 6 to 8 kB", j.CustomID, j.SharedPrefix)
 		}

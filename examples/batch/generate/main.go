@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"tandem/examples/class"
+	"tandem/examples/batch"
 )
 
 func main() {
@@ -20,9 +20,9 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want one argument, the file to write; got %d", len(args))
 	}
-	var batch bytes.Buffer
-	if err := class.Write(&batch); err != nil {
+	var jobs bytes.Buffer
+	if err := batch.Write(&jobs); err != nil {
 		return err
 	}
-	return os.WriteFile(args[0], batch.Bytes(), 0o644)
+	return os.WriteFile(args[0], jobs.Bytes(), 0o644)
 }
