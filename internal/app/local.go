@@ -28,8 +28,8 @@ const (
 	LocalStandIn  = "standin"
 )
 
-// localNumCtx is the context of the stand-ins: enough for the example class, small enough for any machine.
-const localNumCtx = 8192
+// localNumCtx is the context of the stand-ins: what workers have by default.
+const localNumCtx = 32768
 
 // LocalOptions describe a whole system in one process.
 type LocalOptions struct {
@@ -49,6 +49,7 @@ type LocalOptions struct {
 type Local struct {
 	nats    *natsembed.Server
 	plan    jobs.Plan
+	standin bool        // the models are small ones with random weights
 	prefill WorkerFlags // of the engines
 	decode  WorkerFlags
 	cancel  context.CancelFunc
@@ -102,6 +103,9 @@ func (l *Local) URL() string { return l.nats.URL() }
 // Engines are the settings with which workers of the two roles reach their engines; the same twice if there is but one.
 func (l *Local) Engines() (prefill, decode WorkerFlags) { return l.prefill, l.decode }
 
+// StandIns reports whether the models are stand-ins, whose text is gibberish.
+func (l *Local) StandIns() bool { return l.standin }
+
 // Plan is what jobs should ask for: local if there is but one engine for both phases.
 func (l *Local) Plan() jobs.Plan { return l.plan }
 
@@ -138,7 +142,7 @@ func (l *Local) engines(ctx context.Context, o *LocalOptions) (prefill, decode W
 	if o.Engine == "" && o.ModelFile != "" {
 		shared.Engine = LocalLlamaCPP
 	}
-	if shared.Engine == "" && hasModels(ctx, o.Models) {
+	if shared.Engine == "" && OllamaHas(ctx, LocalOllamaURL, o.Models) {
 		shared.Engine = LocalOllama
 		o.Say("using the Ollama on this machine")
 	}
@@ -155,12 +159,15 @@ func (l *Local) engines(ctx context.Context, o *LocalOptions) (prefill, decode W
 	return l.standIns(ctx, o)
 }
 
-// hasModels reports whether an Ollama with all the models runs on this machine.
-func hasModels(ctx context.Context, models []string) bool {
+// LocalOllamaURL is where an Ollama of this machine answers, unless it was told otherwise.
+const LocalOllamaURL = "http://127.0.0.1:11434"
+
+// OllamaHas reports whether an Ollama runs at the address and has all the models.
+func OllamaHas(ctx context.Context, url string, models []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for _, m := range models {
-		e, err := ollama.New(ollama.Options{URL: "http://127.0.0.1:11434", Model: m, NumCtx: 32768})
+		e, err := ollama.New(ollama.Options{URL: url, Model: m})
 		if err != nil {
 			return false
 		}
@@ -180,6 +187,7 @@ func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode 
 				m, standin.CodeModel, standin.FeedbackModel, m)
 		}
 	}
+	l.standin = true
 	o.Say("STAND-INS: two real Ollamas run small models with random weights under the names %s; their text is gibberish, all else is real",
 		strings.Join(o.Models, " and "))
 	found, err := standin.Find(ctx, standin.Options{Log: os.Stderr})

@@ -39,7 +39,7 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 	}
 	for i, j := range list {
 		if !skip[j.ID] {
-			if err := whileAbsent(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) }); err != nil {
+			if err := c.SubmitOne(ctx, j, resumed); err != nil {
 				return err
 			}
 		}
@@ -70,7 +70,12 @@ func settleManifest(path string, list []*jobs.Job) (resumed bool, err error) {
 	return false, m.write(path)
 }
 
-// submitOne submits a job of a batch, waiting while the intake is full or NATS is away.
+// SubmitOne submits one job of a batch of which the caller keeps the record. It waits while the intake is full, and minutes while
+// NATS is away. resumed says that an earlier process may have submitted the job: one that waits, runs or has ended is left alone then.
+func (c *Client) SubmitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
+	return whileAbsent(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) })
+}
+
 func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
 	if j.User != c.user {
 		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client", j.User, c.user)

@@ -69,8 +69,8 @@ func TestReport(t *testing.T) {
 	results[0].Handover = &jobs.HandoverReport{Bytes: 98_304_000, BytesPerSecond: 1e9}
 	results[1].Handover = &jobs.HandoverReport{Failure: jobs.FailDigest}
 	results[1].Warnings = []string{jobs.WarnFallback}
-	sum := func(wall time.Duration) report {
-		rep := report{tally.New("b")}
+	sum := func(wall time.Duration) batchReport {
+		rep := batchReport{tally.New("b")}
 		for _, r := range results {
 			rep.Add(r)
 		}

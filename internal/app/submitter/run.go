@@ -22,12 +22,12 @@ type run struct {
 	dir      *resultDir               // nil: results are not kept
 	each     func(*jobs.Result) error // called with each; may be nil
 	progress *progress
-	report   report
+	report   batchReport
 	resumed  bool
 }
 
 func newRun(s *session, batch string, models []string, total int) *run {
-	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: report{tally.New(batch)}}
+	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: batchReport{tally.New(batch)}}
 }
 
 // had takes a result that an earlier run has written.
@@ -40,7 +40,7 @@ func (r *run) had(result *jobs.Result) {
 // await takes the results of the jobs as they come, until it has all.
 func (r *run) await(ctx context.Context, ids []string) error {
 	defer r.progress.stop()
-	stop := watchStages(ctx, r.session, r.progress, r.models)
+	stop := watchStages(ctx, r.session, r.models, r.progress.stage)
 	defer stop()
 	for result, err := range r.session.client.AwaitBatch(ctx, r.batch, ids) {
 		if err != nil {
@@ -72,8 +72,8 @@ func (r *run) take(result *jobs.Result) error {
 // stagesEvery is how often the user is told where the jobs are.
 const stagesEvery = 2 * time.Second
 
-// watchStages tells the progress where the jobs of the models are, until stop is called.
-func watchStages(ctx context.Context, s *session, p *progress, models []string) (stop func()) {
+// watchStages tells where the jobs of the models are, now and then, until stop is called.
+func watchStages(ctx context.Context, s *session, models []string, tell func(where string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -81,7 +81,7 @@ func watchStages(ctx context.Context, s *session, p *progress, models []string) 
 		defer tick.Stop()
 		for {
 			if o, err := s.conn.Inspect(ctx); err == nil { // else the next one may succeed
-				p.stage(stages(o, models))
+				tell(stages(o, models))
 			}
 			select {
 			case <-tick.C:

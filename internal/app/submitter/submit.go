@@ -86,7 +86,7 @@ func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *j
 	if !j.Stream {
 		progress := newProgress(s.err, s.Quiet, 1)
 		defer progress.stop()
-		defer watchStages(ctx, s, progress, []string{j.Model})()
+		defer watchStages(ctx, s, []string{j.Model}, progress.stage)()
 		r, err = Generate(ctx, s.client, j, nil)
 		return r, false, err
 	}

@@ -33,6 +33,8 @@ type grammar struct {
 
 	Submit     submitCmd     `cmd:"" help:"Run one prompt and print the answer."`
 	Batch      batchCmd      `cmd:"" help:"Run a file of jobs, one result file each."`
+	Grade      gradeCmd      `cmd:"" help:"Grade a class: notebooks, a rubric and a solution in, pages and grades out."`
+	Prompts    promptsCmd    `cmd:"" help:"Write the grader's prompt templates, to change them."`
 	Await      awaitCmd      `cmd:"" help:"Wait again for a job or a batch."`
 	Result     resultCmd     `cmd:"" help:"Print a job's result, or where the job is."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job or a batch."`

@@ -13,11 +13,11 @@ import (
 	"tandem/internal/tally"
 )
 
-// report prints what a batch came to.
-type report struct{ *tally.Report }
+// batchReport prints what a batch came to.
+type batchReport struct{ *tally.Report }
 
 // writeTo prints the report for a person.
-func (rep report) writeTo(w io.Writer) error {
+func (rep batchReport) writeTo(w io.Writer) error {
 	var text strings.Builder
 	rep.writeSpeeds(&text)
 	rep.writePrompts(&text)
@@ -42,7 +42,7 @@ func (rep report) writeTo(w io.Writer) error {
 }
 
 // writeSpeeds prints the table of tokens and seconds.
-func (rep report) writeSpeeds(w *strings.Builder) {
+func (rep batchReport) writeSpeeds(w *strings.Builder) {
 	t := rep.table(w, "jobs", "in tok", "prefill s", "tok/s", "hand-over s", "again s", "out tok", "decode s", "tok/s", "total s")
 	for _, m := range rep.Models {
 		t.row(m.Model, fmt.Sprintf("%d/%d", m.Succeeded, m.Jobs), fmt.Sprint(m.PromptTokens), figure(m.PrefillSeconds), figure(m.PrefillTokensPerSecond),
@@ -53,7 +53,7 @@ func (rep report) writeSpeeds(w *strings.Builder) {
 }
 
 // writePrompts prints the table of what became of the prompts' tokens.
-func (rep report) writePrompts(w *strings.Builder) {
+func (rep batchReport) writePrompts(w *strings.Builder) {
 	t := rep.table(w, "prompt tok", "cached", "computed", "handed over", "computed again", "states", "size")
 	for _, m := range rep.Models {
 		t.row(m.Model, fmt.Sprint(m.PromptTokens), fmt.Sprint(m.PrefillCached), fmt.Sprint(m.PrefillComputed), fmt.Sprint(m.HandedOver),
@@ -69,7 +69,7 @@ type modelTable struct {
 	width int // of a model's name
 }
 
-func (rep report) table(w *strings.Builder, columns ...string) *modelTable {
+func (rep batchReport) table(w *strings.Builder, columns ...string) *modelTable {
 	t := &modelTable{w: w, tabs: tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), width: len("model")}
 	for _, m := range rep.Models {
 		t.width = max(t.width, utf8.RuneCountInString(m.Model))

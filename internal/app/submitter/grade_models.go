@@ -1,0 +1,113 @@
+package submitter
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	"tandem/internal/app"
+	"tandem/internal/grader"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+// answerer finds who answers: the pipeline, the local system, or one Ollama by itself. What is known of the
+// models goes into the options.
+func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignment, o *grader.Options) (grader.Answerer, error) {
+	if c.Direct != "" {
+		return c.direct(ctx, s, c.Direct, a, o)
+	}
+	err := s.connect(ctx, a.Models()...)
+	if jobs.CodeOf(err) == jobs.CodeNATS && !s.Local {
+		if !app.OllamaHas(ctx, app.LocalOllamaURL, a.Models()) {
+			return nil, withHint(err, "and no Ollama of this machine has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
+				strings.Join(a.Models(), " and "))
+		}
+		fmt.Fprintf(s.err, "%s: %s\n", name, inert(err.Error()))
+		return c.direct(ctx, s, app.LocalOllamaURL, a, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.Plan = s.plan(c.Plan)
+	workers, err := s.conn.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	describe(o, workers, a.Models())
+	s.say("grading through the pipeline")
+	for _, m := range a.Models() {
+		if !decodes(workers, m) {
+			s.say("warning: no live decode worker serves %s; its jobs wait until one is started", m)
+		}
+	}
+	return pipeline{s.client}, nil
+}
+
+// lookAround is for a dry run: the pipeline is asked for its contexts and rates if it is there, and nothing is started for it.
+func (c *gradeCmd) lookAround(ctx context.Context, s *session, a *grader.Assignment, o *grader.Options) (grader.Answerer, error) {
+	if c.Direct != "" {
+		return c.direct(ctx, s, c.Direct, a, o)
+	}
+	if s.Local {
+		return nil, nil // what the local system would be is known without starting it
+	}
+	if err := s.connect(ctx, a.Models()...); err != nil {
+		if jobs.CodeOf(err) == jobs.CodeNATS {
+			return nil, nil
+		}
+		return nil, err
+	}
+	workers, err := s.conn.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	describe(o, workers, a.Models())
+	return nil, nil
+}
+
+// describe notes what the workers say of the models: the smallest context, and the digest if all have the same.
+func describe(o *grader.Options, workers []queue.Presence, models []string) {
+	for _, model := range models {
+		var m grader.Model
+		first := true
+		for _, w := range workers {
+			if w.Model != model || !w.Live() {
+				continue
+			}
+			if w.ContextTokens > 0 && (m.ContextTokens == 0 || w.ContextTokens < m.ContextTokens) {
+				m.ContextTokens = w.ContextTokens
+			}
+			if first {
+				m.Digest = w.ModelDigest
+			} else if m.Digest != w.ModelDigest {
+				m.Digest = ""
+			}
+			first = false
+		}
+		o.Models[model] = m
+	}
+}
+
+func decodes(workers []queue.Presence, model string) bool {
+	for _, w := range workers {
+		if w.Live() && w.Role == jobs.RoleDecode && w.Model == model {
+			return true
+		}
+	}
+	return false
+}
+
+// pipeline answers through the queue.
+type pipeline struct{ client *queue.Client }
+
+// Submit puts a job into the intake, waiting while that is full.
+func (p pipeline) Submit(ctx context.Context, j *jobs.Job, earlier bool) error {
+	return p.client.SubmitOne(ctx, j, earlier)
+}
+
+// Await yields the results as they come.
+func (p pipeline) Await(ctx context.Context, batch string, ids []string) iter.Seq2[*jobs.Result, error] {
+	return p.client.AwaitBatch(ctx, batch, ids)
+}
