@@ -28,7 +28,7 @@ const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 
 // grading is what the packages of grading may know of one another.
 var grading = []string{
-	"internal/jobs", "internal/tally",
+	"internal/jobs", "internal/tally", "internal/inert",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
 	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report",
 }
@@ -62,6 +62,7 @@ var arrows = []arrow{
 	{"internal/grader/rubric", []string{"internal/jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
 	{"internal/tally", []string{"internal/jobs"}, nil, "adds up results"},
+	{"internal/inert", nil, nil, "making text harmless needs the standard library only"},
 
 	{"internal/leash", nil, nil, "starting programs needs the standard library only"},
 	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
@@ -108,7 +109,7 @@ func (c *batchCmd) read(s *session) (list []*jobs.Job, skipped int, err error) {
 		}
 	}
 	for _, bad := range problems[:min(len(problems), maxProblems)] {
-		fmt.Fprintf(s.err, "%s: %s\n", c.File, inert(bad.Error()))
+		fmt.Fprintf(s.err, "%s: %s\n", c.File, inert.Text(bad.Error()))
 	}
 	if more := len(problems) - maxProblems; more > 0 {
 		fmt.Fprintf(s.err, "… and %d more\n", more)

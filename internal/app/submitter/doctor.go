@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
@@ -62,13 +63,13 @@ func (e *examination) add(level, check, detail, remedy string) {
 		return
 	}
 	sign := map[string]string{levelOK: "ok  ", levelWarning: "WARN", levelFailed: "FAIL"}[level]
-	fmt.Fprintf(e.session.out, "%s  %s", sign, inert(check))
+	fmt.Fprintf(e.session.out, "%s  %s", sign, inert.Text(check))
 	if detail != "" {
-		fmt.Fprintf(e.session.out, ": %s", inert(detail))
+		fmt.Fprintf(e.session.out, ": %s", inert.Text(detail))
 	}
 	fmt.Fprintln(e.session.out)
 	if remedy != "" {
-		fmt.Fprintf(e.session.out, "      → %s\n", inert(remedy))
+		fmt.Fprintf(e.session.out, "      → %s\n", inert.Text(remedy))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/grader"
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
@@ -24,7 +25,7 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 			return nil, withHint(err, "and no Ollama of this machine has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
 				strings.Join(a.Models(), " and "))
 		}
-		fmt.Fprintf(s.err, "%s: %s\n", name, inert(err.Error()))
+		fmt.Fprintf(s.err, "%s: %s\n", name, inert.Text(err.Error()))
 		return c.direct(ctx, s, app.LocalOllamaURL, a, o)
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"tandem/internal/engine"
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 )
 
@@ -47,7 +48,7 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 		}
 	}
 	fmt.Fprintf(&b, "\npages:  %s\ngrades: %s\nnames:  %s\n", c.page("index.html"), c.page("grades.csv"), c.page("instructor", "roster.csv"))
-	_, err := io.WriteString(w, inert(b.String()))
+	_, err := io.WriteString(w, inert.Text(b.String()))
 	return err
 }
 
@@ -165,7 +166,7 @@ func (p *plan) writeTo(w io.Writer) error {
 	if p.Seconds > 0 {
 		fmt.Fprintf(&b, "about %s at most, by %s\n", clock(seconds(p.Seconds)), basis)
 	}
-	_, err := io.WriteString(w, inert(b.String()))
+	_, err := io.WriteString(w, inert.Text(b.String()))
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
+	"tandem/internal/inert"
 )
 
 // gradeProgress tells how far a grading is: a small table that is redrawn on a terminal, plain lines now
@@ -65,7 +66,7 @@ func (p *gradeProgress) event(e grader.Event) {
 	}
 	if f := e.Finished; f != nil && f.Status != report.Graded && !p.quiet {
 		p.clear()
-		fmt.Fprintf(p.w, "%s: %s\n", f.ID, inert(why(f.Status, f.Problem, f.Reasons)))
+		fmt.Fprintf(p.w, "%s: %s\n", f.ID, inert.Text(why(f.Status, f.Problem, f.Reasons)))
 	}
 	p.show()
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/term"
 
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 )
 
@@ -62,7 +63,7 @@ func (p *progress) result(r *jobs.Result) {
 	p.count(r)
 	p.tokens += r.Usage.GeneratedTokens
 	if r.Status != jobs.Succeeded {
-		p.line("%s: %s", inert(nameOf(r)), problem(r))
+		p.line("%s: %s", inert.Text(nameOf(r)), problem(r))
 	}
 	p.show()
 }

@@ -6,10 +6,10 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/mattn/go-isatty"
 
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 )
 
@@ -19,30 +19,11 @@ func isTerminal(stream any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// inert makes text that a model or another user wrote harmless on a terminal: control characters,
-// with them every escape sequence, and the marks that reorder text become visible signs. Line feeds
-// and tabs stay.
-func inert(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case r < ' ':
-			return '\u2400' + r // the control pictures block: ESC becomes ␛
-		case r == 0x7f:
-			return '\u2421'
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
-			return unicode.ReplacementChar
-		}
-		return r
-	}, strings.ReplaceAll(s, "\r\n", "\n"))
-}
-
 // inertWriter makes inert what is written to a terminal, write by write; each must be whole characters.
 type inertWriter struct{ w io.Writer }
 
 func (w inertWriter) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(w.w, inert(string(p))); err != nil {
+	if _, err := io.WriteString(w.w, inert.Text(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -75,7 +56,7 @@ func summary(r *jobs.Result) string {
 	case s.Prefill != "" || s.Decode != "":
 		fmt.Fprintf(&b, "; %s", max(s.Prefill, s.Decode))
 	}
-	return inert(b.String())
+	return inert.Text(b.String())
 }
 
 // problem says in one line why a job did not succeed.
@@ -84,9 +65,9 @@ func problem(r *jobs.Result) string {
 		return string(r.Status)
 	}
 	if r.Error.Stage == "" {
-		return inert(fmt.Sprintf("%s: %s", r.Status, r.Error.Message))
+		return inert.Text(fmt.Sprintf("%s: %s", r.Status, r.Error.Message))
 	}
-	return inert(fmt.Sprintf("%s at %s: %s", r.Status, r.Error.Stage, r.Error.Message))
+	return inert.Text(fmt.Sprintf("%s at %s: %s", r.Status, r.Error.Stage, r.Error.Message))
 }
 
 // secs writes a time as the tables do: 0.68 s, 12.3 s, 754 s.

@@ -14,24 +14,6 @@ import (
 	"tandem/internal/tally"
 )
 
-func TestInert(t *testing.T) {
-	for _, tt := range []struct{ in, want string }{
-		{"plain\ttext\n", "plain\ttext\n"},
-		{"windows\r\n", "windows\n"},
-		{"\x1b[31mred\x1b]0;title\a", "␛[31mred␛]0;title␇"},
-		{"over\rwritten", "over␍written"},
-		{"del\x7f", "del␡"},
-		{"c1 \u009b31m", "c1 \ufffd31m"},
-		{"bidi \u202eevil", "bidi \ufffdevil"},
-		{"not \xff utf-8", "not \ufffd utf-8"},
-		{"ünï 漢字 🙂", "ünï 漢字 🙂"},
-	} {
-		if got := inert(tt.in); got != tt.want {
-			t.Errorf("inert(%q) = %q, want %q", tt.in, got, tt.want)
-		}
-	}
-}
-
 func TestClockAndFigure(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 s", 59*time.Second + 400*time.Millisecond: "59 s", 125 * time.Second: "2 min 05 s", 80 * time.Minute: "1 h 20 min",

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/app"
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/telemetry"
@@ -135,7 +136,7 @@ func (s *session) conclude(r *jobs.Result) error {
 		return &app.ExitError{Code: app.ExitFailed, Err: errors.New("job " + r.JobID + " " + problem(r))}
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(s.err, "warning: %s\n", inert(w))
+		fmt.Fprintf(s.err, "warning: %s\n", inert.Text(w))
 	}
 	s.say("%s", summary(r))
 	return nil
@@ -160,10 +161,10 @@ func (s *session) report(err error) {
 	if e, ok := errors.AsType[*app.ExitError](err); ok && e.Err == nil {
 		return // everything was said
 	}
-	fmt.Fprintf(s.err, "%s: %s\n", name, inert(err.Error()))
+	fmt.Fprintf(s.err, "%s: %s\n", name, inert.Text(err.Error()))
 	h, ok := errors.AsType[*hinted](err)
 	if ok {
-		fmt.Fprintf(s.err, "  %s\n", inert(h.hint))
+		fmt.Fprintf(s.err, "  %s\n", inert.Text(h.hint))
 	}
 	if _, said := errors.AsType[*app.ExitError](err); said || !s.JSON {
 		return
