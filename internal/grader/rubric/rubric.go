@@ -5,8 +5,6 @@ package rubric
 import (
 	"encoding/json"
 	"math/big"
-
-	"tandem/internal/jobs"
 )
 
 // Rubric is a checked rubric. Lists are in the order of the file.
@@ -22,6 +20,8 @@ type Rubric struct {
 	Unknown []string // JSON pointers of keys that nobody knows; kept in Raw, shown to the models, reported, never fatal
 	Raw     []byte   // the file
 	SHA256  string   // of the file, in hex
+
+	notes []string
 }
 
 // Info is assignment_info.
@@ -34,13 +34,14 @@ type Info struct {
 type Element struct {
 	ID          string   // its key
 	Description string   //
-	Weight      *big.Rat // share of the total, from 0 to 1; in the file 0–1 or 0–100, or left out: then its share of all max_points
+	Weight      *big.Rat // share of the total, from 0 to 1; all weights sum to exactly 1. In the file 0–1, 0–100 or "40%", or left out: then its share of all max_points
 	MaxPoints   *big.Rat // what full marks are called; left out: Weight × total_points
 	Criteria    []Criterion
 	Sections    []string // ids of the sections that it is about. Own key "sections"; left out: the section of the same id or name, else all of them
 }
 
-// Criterion is one line of an element's criteria: a string or, our own, an object {id, text, points, judge, bound}.
+// Criterion is one line of an element's criteria: a string or, our own, an object {id, text, points, judge, bound}. Criteria that are one string are one criterion. Criteria that are an
+// object {level: text} are one criterion, too: a scale, of which "poor" must not be asked for by itself. Its text is "level: text; level: text", in the order of the file.
 type Criterion struct {
 	ID     string   // unique in the rubric: the element's id, a dot, a number from 1, or the own key "id"
 	Text   string   // what is asked
@@ -65,10 +66,10 @@ type Section struct {
 	Name      string   // as in the notebook's headings; the id if left out
 	Points    *big.Rat // weight among the sections; 1 if left out
 	Variables []string // that must be assigned in it
-	Functions []string // that must be called in it; "left_join|merge" is either
+	Functions []string // that must be called in it, without parentheses; "left_join|merge" is either
 	Columns   []string // required_columns that must be named in it; alternatives likewise
 	Markdown  bool     // check_type "markdown": prose, not code
-	Questions []string // reflection_questions. In the file a list of texts, or a number of questions, or true
+	Questions []string // reflection_questions. In the file a list of texts, or a number of questions ("question 1", "question 2", …), or true ("question 1")
 	Heading   string   // own key: text of the heading it begins with, where that is not Name
 }
 
@@ -109,7 +110,6 @@ func (r *Rubric) Criteria(judge Judge) []Criterion {
 	return list
 }
 
-// Read reads a rubric. Errors are of code [jobs.CodeInvalid], list all that is wrong (20 at most), each with its JSON pointer, the value and the remedy.
-func Read(data []byte) (*Rubric, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "reading rubrics is not built yet")
-}
+// Notes lists what an instructor should know of the rubric though nothing is wrong with it: keys that nobody knows, with the key that was probably meant, and what was decided where the
+// file speaks against itself. Each begins with a JSON pointer.
+func (r *Rubric) Notes() []string { return cut(r.notes) }
