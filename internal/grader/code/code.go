@@ -2,20 +2,129 @@
 // of strings and comments. It parses no grammar, so it also reads code that does not run.
 package code
 
-import "tandem/internal/grader/notebook"
+import (
+	"slices"
+	"strings"
 
-// Facts are what a piece of code does. Line numbers count from 1.
+	"tandem/internal/grader/notebook"
+)
+
+// Facts are what a piece of code does. Line numbers count from 1, ascend, and stand once each.
 type Facts struct {
-	Assigned map[string][]int // variable → lines that give it a value
-	Called   map[string][]int // function → lines; of pkg::f and obj.f the last name, too: f
-	Named    map[string][]int // every other name: columns in dplyr verbs, attributes after a dot or $
-	Strings  map[string][]int // content of short string literals: columns in ["…"] and by = "…"
-	Shown    map[string][]int // variables that the code displays: alone on the last line of it, or within print, head, display, glimpse, View and the like
-	Lines    int              // that hold code
+	Assigned  map[string][]int // variable → lines that give it a value
+	Called    map[string][]int // function → lines; of pkg::f and obj.f the last name, too: f. R's infix functions such as %in% and |> are called
+	Named     map[string][]int // every other name: columns in dplyr verbs, attributes after a dot or $, names of arguments, variables that are used
+	Strings   map[string][]int // content of short string literals: columns in ["…"] and by = "…"
+	Shown     map[string][]int // variables that the code displays: alone on a line whose value is displayed, or within print, head, display, glimpse, View and the like
+	Commented map[string][]int // words of comments
+	Quoted    map[string][]int // words of string literals
+	Lines     int              // that hold code, comments and blank lines aside
 }
 
-// Analyse reads a cell. For notebook.Other all maps are empty.
+// maxString is the length in bytes up to which a string literal may be the name of something.
+const maxString = 200
+
+// Analyse reads a cell. For notebook.Other all maps are empty, and each line that is not blank counts as code.
 //
-// R assigns by <-, <<-, =, ->, ->> and assign("x", …); = inside of a call's parentheses names an argument and assigns nothing. Python assigns by =, +=,
-// :=, "for x in", "with … as x", "import … as x" and unpacking; == compares. x$y <- v, x[i] <- v, x.y = v and x["y"] = v change x, which must exist: they count as naming y, not as assigning x.
-func Analyse(lang notebook.Language, source string) *Facts { return &Facts{} }
+// R assigns by <-, <<-, =, ->, ->>, %<>%, "for (x in" and assign("x", …); = inside of a call's parentheses names an argument and assigns nothing. Python assigns by =, +=,
+// :=, "for x in", "with … as x", "import … as x", def, class and unpacking; == compares, and the variable of a comprehension is gone after it. x$y <- v, x[i] <- v,
+// x.y = v and x["y"] = v change x, which must exist: they count as naming y, not as assigning x.
+//
+// A string that is not closed ends with the cell (in Python with its line unless it has three quotes), a bracket that is not closed encloses nothing.
+func Analyse(lang notebook.Language, source string) *Facts {
+	f := &Facts{
+		Assigned: map[string][]int{}, Called: map[string][]int{}, Named: map[string][]int{}, Strings: map[string][]int{},
+		Shown: map[string][]int{}, Commented: map[string][]int{}, Quoted: map[string][]int{},
+	}
+	if lang == notebook.Python {
+		lang, source = cellMagic(source)
+	}
+	var lexed *lexer
+	switch lang {
+	case notebook.R:
+		lexed = lexR(source)
+	case notebook.Python:
+		lexed = lexPython(source, 1, 0)
+	default:
+		for line := range strings.SplitSeq(source, "\n") {
+			if strings.TrimSpace(line) != "" {
+				f.Lines++
+			}
+		}
+		return f
+	}
+	for _, c := range lexed.comments {
+		addWords(f.Commented, c.text, c.line)
+	}
+	f.Lines = codeLines(lexed.tokens)
+	r := newReader(lang, lexed.tokens, f)
+	r.read()
+	r.showStatements()
+	for _, m := range []map[string][]int{f.Assigned, f.Called, f.Named, f.Strings, f.Shown, f.Commented, f.Quoted} {
+		for k, lines := range m {
+			slices.Sort(lines)
+			m[k] = slices.Compact(lines)
+		}
+	}
+	return f
+}
+
+// cellMagic reads the first line of a cell that says in which language the rest is: %%R and the like. The line itself is blanked.
+func cellMagic(source string) (notebook.Language, string) {
+	first, rest, _ := strings.Cut(source, "\n")
+	word, ok := strings.CutPrefix(strings.TrimSpace(first), "%%")
+	if !ok {
+		return notebook.Python, source
+	}
+	if i := strings.IndexAny(word, " \t"); i >= 0 {
+		word = word[:i]
+	}
+	switch {
+	case word == "R":
+		return notebook.R, "\n" + rest
+	case foreign[word]:
+		return notebook.Other, source
+	}
+	return notebook.Python, source
+}
+
+// foreign are the cell magics whose cell holds no Python.
+var foreign = words("bash sh script cmd html HTML javascript js latex markdown svg SVG perl ruby writefile file sql bigquery cython julia")
+
+// codeLines counts the lines on which a token stands.
+func codeLines(tokens []token) int {
+	n, last := 0, 0
+	for _, t := range tokens {
+		if t.kind == end {
+			continue
+		}
+		n += t.last - max(t.line, last+1) + 1
+		last = t.last
+	}
+	return n
+}
+
+// addWords adds each word of a text, with the line it stands on. Words are as in names of R and Python; a dotted one counts whole and in its parts.
+func addWords(m map[string][]int, s string, line int) {
+	for l := range strings.SplitSeq(s, "\n") {
+		for w := range strings.FieldsFuncSeq(l, func(c rune) bool { return c != '.' && !nameRune(c) }) {
+			w = strings.Trim(w, ".")
+			add(m, w, line)
+			if strings.Contains(w, ".") {
+				for p := range strings.SplitSeq(w, ".") {
+					add(m, p, line)
+				}
+			}
+		}
+		line++
+	}
+}
+
+// add notes that something stands on a line.
+func add(m map[string][]int, key string, line int) {
+	if key != "" {
+		if lines := m[key]; len(lines) == 0 || lines[len(lines)-1] != line {
+			m[key] = append(lines, line)
+		}
+	}
+}
