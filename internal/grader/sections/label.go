@@ -19,7 +19,7 @@ var (
 	link      = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	anchor    = regexp.MustCompile(`\{[#.][^}]*\}\s*$`)
 	numbering = regexp.MustCompile(`^(?:` +
-		`(?:part|section|sec|question|q|task|exercise|ex|problem|step|chapter|unit|module|teil|abschnitt|aufgabe|frage|übung|schritt|partie|exercice|étape|parte|sección|ejercicio|pregunta)\b?[^\pL\pN]*(?:\pN+(?:\.\pN+)*\pL?|[ivx]+|[a-z])(?:[^\pL\pN]+|$)` +
+		`(?:part|section|sec|question|q|task|exercise|ex|problem|step|chapter|unit|module|teil|abschnitt|aufgabe|frage|übung|schritt|partie|exercice|étape|parte|sección|ejercicio|pregunta)[^\pL\pN]*(?:\pN+(?:\.\pN+)*\pL?|[ivx]+|[a-z])(?:[^\pL\pN]+|$)` +
 		`|\pN+(?:\.\pN+)*[a-z]?(?:[^\pL\pN]+|$)` +
 		`|(?:[ivx]+|[a-z])[.):]+(?:[^\pL\pN]+|$))`)
 )
