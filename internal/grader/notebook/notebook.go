@@ -27,7 +27,7 @@ const (
 // Notebook is what grading needs of a notebook.
 type Notebook struct {
 	Format   string   // version of the format, as in 4.5
-	Language Language // of the code cells
+	Language Language // of the code cells; guessed by unmistakable lines if the notebook names none
 	Kernel   string   // the language as the notebook names it: "R", "python", "julia"; "" if it does not
 	Cells    []Cell   // in the order of the file
 	Dropped  Dropped  // what was left out
@@ -64,14 +64,14 @@ type Output struct {
 	HTML       string // text/html of a value, "" if there is none
 	ErrorName  string // of an error, as in ValueError
 	ErrorValue string // its message
-	Images     int    // pictures that were left out
+	Images     int    // pictures that were left out; one that is there in several forms (PNG, SVG, PDF) is one
 }
 
 // Dropped counts what [Read] left out.
 type Dropped struct {
-	Images     int `json:"images"`      // pictures in outputs and attachments
-	ImageBytes int `json:"image_bytes"` // their size in the file
-	Cut        int `json:"cut"`         // texts that were cut at a limit
+	Images     int `json:"images"`      // pictures in outputs, attachments, and markdown or HTML (data:image/…)
+	ImageBytes int `json:"image_bytes"` // their size in the file, in every form they have there
+	Cut        int `json:"cut"`         // texts that were cut at a limit, and outputs that were one too many
 	CutBytes   int `json:"cut_bytes"`   // what was cut off
 	Other      int `json:"other"`       // outputs of kinds that say nothing to a grader: widgets, scripts
 }
@@ -82,5 +82,5 @@ type Limits struct {
 	Cells  int // cells; default 2,000
 	Source int // bytes of one cell's source; default 256 KiB
 	Output int // bytes of one output's text, and of its HTML; default 64 KiB
-	Each   int // outputs of one cell; default 200
+	Each   int // outputs of one cell, of which the first and the last stay; default 200. What is printed piece by piece counts once
 }

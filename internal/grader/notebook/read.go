@@ -1,9 +1,173 @@
 package notebook
 
-import "tandem/internal/jobs"
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"tandem/internal/jobs"
+)
 
 // Read reads a notebook. Errors are of code [jobs.CodeInvalid] and say what the file is instead (a web page, nbformat 3, not
 // UTF-8, cells missing, larger than allowed) and what to do about it; they never quote the text of the file.
 func Read(data []byte, limits Limits) (*Notebook, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "reading notebooks is not built yet")
+	limits = limits.orDefault()
+	if len(data) > limits.File {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook is %s bytes long; %s are allowed: clear the outputs that hold pictures or data, and save it again", thousands(len(data)), thousands(limits.File))
+	}
+	file, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	var format, minor, cells, worksheets, metadata value
+	for key, m := range file.members() {
+		switch key {
+		case "nbformat":
+			format = m
+		case "nbformat_minor":
+			minor = m
+		case "cells":
+			cells = m
+		case "worksheets":
+			worksheets = m
+		case "metadata":
+			metadata = m
+		}
+	}
+	if err := checkFormat(format, cells, worksheets); err != nil {
+		return nil, err
+	}
+	r := &reader{limits: limits, nb: &Notebook{Format: "4." + strconv.Itoa(max(minor.whole(), 0))}}
+	if err := r.readCells(cells); err != nil {
+		return nil, err
+	}
+	r.nb.Language, r.nb.Kernel = r.language(metadata)
+	return r.nb, nil
+}
+
+// orDefault fills in what is zero.
+func (l Limits) orDefault() Limits {
+	return Limits{
+		File:   cmp.Or(l.File, 32<<20),
+		Cells:  cmp.Or(l.Cells, 2000),
+		Source: cmp.Or(l.Source, 256<<10),
+		Output: cmp.Or(l.Output, 64<<10),
+		Each:   cmp.Or(l.Each, 200),
+	}
+}
+
+// checkFormat reports a file that is of another version, or no notebook.
+func checkFormat(format, cells, worksheets value) error {
+	version := format.whole()
+	switch {
+	case version >= 1 && version < 4, format == nil && worksheets != nil:
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook is of nbformat %d, with its cells in worksheets; nbformat 4 is read: convert it with: jupyter nbconvert --to notebook --nbformat 4 FILE", cmp.Or(max(version, 0), 3))
+	case version > 4:
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook is of nbformat %d; nbformat 4 is read: save it as that from the Jupyter that wrote it", version)
+	case format == nil:
+		return jobs.Errorf(jobs.CodeInvalid, "the file is JSON but no notebook: nbformat is missing; hand in the notebook as Jupyter saves it")
+	case version != 4:
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook's nbformat is no version's number; want 4: open the notebook in Jupyter and save it again")
+	case cells == nil:
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook has no list of cells (cells is missing); open it in Jupyter and save it again")
+	case cells.kind() != '[':
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook's cells are not a list; open it in Jupyter and save it again")
+	}
+	return nil
+}
+
+// A reader makes a notebook of values.
+type reader struct {
+	limits Limits
+	nb     *Notebook
+	buf    []byte // one text at a time
+}
+
+func (r *reader) readCells(cells value) error {
+	n := 0
+	for range cells.elements() {
+		n++
+	}
+	if n > r.limits.Cells {
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook has %s cells; %s are allowed: split it, or delete the cells that hold nothing", thousands(n), thousands(r.limits.Cells))
+	}
+	r.nb.Cells = make([]Cell, 0, n)
+	for v := range cells.elements() {
+		if v.kind() != '{' {
+			return jobs.Errorf(jobs.CodeInvalid, "cell %d of the notebook is not an object; open the notebook in Jupyter and save it again", len(r.nb.Cells)+1)
+		}
+		c := r.readCell(v)
+		c.Number = len(r.nb.Cells) + 1
+		r.nb.Cells = append(r.nb.Cells, c)
+	}
+	return nil
+}
+
+func (r *reader) readCell(v value) Cell {
+	var kind, source, count, outputs, attachments, metadata value
+	for key, m := range v.members() {
+		switch key {
+		case "cell_type":
+			kind = m
+		case "source":
+			source = m
+		case "execution_count":
+			count = m
+		case "outputs":
+			outputs = m
+		case "attachments":
+			attachments = m
+		case "metadata":
+			metadata = m
+		}
+	}
+	c := Cell{Kind: Raw, GradeID: r.label(metadata.member("nbgrader").member("grade_id"))}
+	switch kind.text() {
+	case "code":
+		c.Kind = Code
+		c.Count = max(count.whole(), 0)
+		c.Outputs = r.readOutputs(outputs)
+	case "markdown":
+		c.Kind = Markdown
+	}
+	for _, bundle := range attachments.members() {
+		r.dropBundle(bundle)
+	}
+	r.buf = clean(source.appendText(r.buf[:0], ""), false)
+	if c.Kind == Markdown {
+		r.withoutPictures()
+	}
+	c.Source = r.take(r.limits.Source)
+	return c
+}
+
+// take cuts the text in the buffer to its limit.
+func (r *reader) take(limit int) string {
+	s, left := cut(r.buf, limit)
+	if left > 0 {
+		r.nb.Dropped.Cut++
+		r.nb.Dropped.CutBytes += left
+	}
+	return s
+}
+
+// withoutPictures takes pictures out of the text in the buffer.
+func (r *reader) withoutPictures() (pictures int) {
+	rest, pictures, size := dropPictures(r.buf)
+	r.buf = rest
+	r.nb.Dropped.Images += pictures
+	r.nb.Dropped.ImageBytes += size
+	return pictures
+}
+
+// maxLabel is how many bytes of a name are kept: of an error, a language, a cell.
+const maxLabel = 200
+
+// label returns a short text of one line.
+func (r *reader) label(v value) string {
+	if v.kind() != '"' {
+		return ""
+	}
+	r.buf = clean(appendString(r.buf[:0], v), false)
+	return strings.Join(strings.Fields(string(r.buf[:boundary(r.buf, min(len(r.buf), maxLabel))])), " ")
 }
