@@ -194,6 +194,7 @@ func TestErrors(t *testing.T) {
 		{"bound above 1", element(`"criteria": [{"text": "x", "bound": 1.5}]`), []string{"/rubric_elements/a/criteria/0/bound: 1.5 stands there; want a number from 0 to 1"}},
 		{"bound above 100 %", element(`"criteria": [{"text": "x", "bound": "150%"}]`), []string{"/rubric_elements/a/criteria/0/bound: \"150%\" stands there; want a number from 0 to 1"}},
 		{"unknown section", element(`"sections": ["s", "joins"]`), []string{`/rubric_elements/a/sections: "joins" stands in it, which is no section; want ids of autograder_checks.sections: there are none`}},
+		{"other unknown section", `{"rubric_elements": {"a": {"max_points": 1, "sections": ["t"]}}, "autograder_checks": {"sections": {"s": {}, "\u202e2": {}}}}`, []string{"want ids of autograder_checks.sections: s, \ufffd2; correct it"}},
 		{"same id twice", element(`"criteria": ["x", {"id": "a.1", "text": "y"}]`), []string{`/rubric_elements/a/criteria/1: "a.1" is its id and that of a criterion before`}},
 		{"too many points", element(`"max_points": 10, "criteria": [{"text": "x", "points": 6}, {"text": "y", "points": 4.5}]`), []string{"/rubric_elements/a/criteria: the points of the criteria sum to 10.5; want no more than the element's max_points, 10"}},
 		{"worth something, full marks 0", element(`"max_points": 0`), []string{"/rubric_elements/a/max_points: 0 stands there, and weight 1 beside it"}},
@@ -285,6 +286,36 @@ func TestLinks(t *testing.T) {
 	for _, e := range r.Elements {
 		if !slices.Equal(e.Sections, want[e.ID].sections) || e.Criteria[0].Judge != want[e.ID].judge {
 			t.Errorf("%s is about %q and judged by %s, want %v", e.ID, e.Sections, e.Criteria[0].Judge, want[e.ID])
+		}
+	}
+}
+
+func TestReflectionQuestions(t *testing.T) {
+	for value, want := range map[string][]string{
+		`["Why?", " How? "]`: {"Why?", "How?"},
+		`2`:                  {"question 1", "question 2"},
+		`2.0`:                {"question 1", "question 2"},
+		`true`:               {"question 1"},
+		`false`:              nil,
+		`0`:                  nil,
+		`[]`:                 nil,
+	} {
+		r := read(t, section(`"reflection_questions": `+value))
+		if !slices.Equal(r.Sections[0].Questions, want) {
+			t.Errorf("%s is %q, want %q", value, r.Sections[0].Questions, want)
+		}
+	}
+}
+
+func TestCriteriaOfAJudge(t *testing.T) {
+	r := read(t, element(`"criteria": ["x", {"text": "y", "judge": "feedback"}, {"text": "z", "judge": "nobody"}, "w"]`))
+	for judge, want := range map[Judge]string{JudgeCode: "a.1 a.4", JudgeFeedback: "a.2", JudgeNobody: "a.3"} {
+		var ids []string
+		for _, c := range r.Criteria(judge) {
+			ids = append(ids, c.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("%s judges %q, want %q", judge, got, want)
 		}
 	}
 }

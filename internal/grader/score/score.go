@@ -2,6 +2,12 @@
 package score
 
 import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/rubric"
@@ -21,9 +27,9 @@ const (
 // Judgements are what the models say, by criterion id. A model whose answer is missing is not in it, and neither is one whose answer must not count.
 type Judgements map[rubric.Judge]map[string]Verdict
 
-// Score is a submission's points.
+// Score is a submission's points. Each figure is rounded by itself, so that rounded ones may add up to some hundredths more or less.
 type Score struct {
-	Points   float64   `json:"points"`   // what is certain if nothing is missing: Low = High = Points, else the points of layers 1 and 2 alone
+	Points   float64   `json:"points"`   // of layers 1 and 2 and the judgements that are there; if none is missing, Low = High = Points
 	Low      float64   `json:"low"`      // the least that any answer of the missing models can leave
 	High     float64   `json:"high"`     // the most
 	Max      float64   `json:"max"`      // total_points
@@ -44,8 +50,8 @@ type Element struct {
 	Low        float64     `json:"low"`
 	High       float64     `json:"high"`
 	Max        float64     `json:"max"`
-	Systematic float64     `json:"systematic"` // share of layer 1, 0 to 1
-	Outputs    float64     `json:"outputs"`    // share of layer 2, 0 to 1; -1 if there is nothing to compare
+	Systematic float64     `json:"systematic"` // share of layer 1, 0 to 1, 4 decimals
+	Outputs    float64     `json:"outputs"`    // share of layer 2, 0 to 1, 4 decimals; -1 if there is nothing to compare
 	Reasons    []string    `json:"reasons"`    // every point that is given or not, and why
 	Criteria   []Criterion `json:"criteria"`
 }
@@ -68,7 +74,379 @@ type Cap struct {
 	Reason string  `json:"reason"`
 }
 
-// Compute scores a submission. docs/GRADING.md has the formulas.
+// Compute scores a submission. Either findings may be nil: then nothing was found, or nothing compared. All arithmetic is exact; each figure is rounded once, half up, to 2 decimals.
+//
+// T is total_points. Element e is worth M = weight × T.
+//
+//	items        found counts 1; not run and failed ½; placeholder and missing 0
+//	section      its share is what its items count ÷ how many are asked for. One that asks for nothing has 1 if it is complete, else 0
+//	systematic   S = Σ points × share ÷ Σ points, of the element's sections; of all sections if it is about none that there is. Sections of 0 points together weigh the same.
+//	             A rubric without sections: what the required variables count ÷ how many there are. Without those, too: 1 if the notebook is not empty
+//	outputs      O = outputs that match ÷ outputs compared, of the element's sections and of no section; pictures do not count
+//	base         B = M × S where there is nothing to compare, else M × ((1−q) × S + q × O); q = output_share
+//	criterion    c is worth P = M × points ÷ max_points
+//	judgement    met, partly and not met aim at P, ½P and 0: the change is aim − P × B/M, but at least −bound × P and at most +bound × P.
+//	             Unclear changes nothing, and neither does any judgement of a criterion that nobody judges
+//	element      B + Σ changes, at least 0 and at most M
+//	range        where a judgement is missing, the least and the most that any of the four verdicts would change; the points count it as 0
+//	sum          Σ elements
+//	cap 1        output_match: if less than cap.output_match_below of all outputs compared match, at most cap.score_at_most % of T
+//	cap 2        completion: at most T × Σ points of complete sections ÷ Σ points of all sections, where these are above 0
 func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings, judged Judgements) *Score {
-	return &Score{}
+	if layer1 == nil {
+		layer1 = &check.Findings{Empty: true}
+	}
+	if layer2 == nil {
+		layer2 = &outputs.Findings{}
+	}
+	c := &computer{rubric: r, layer1: layer1, layer2: layer2, judged: judged}
+	total := r.Info.TotalPoints
+	s := &Score{Max: asPoints(total), Elements: []Element{}, Caps: []Cap{}, Reasons: []string{}}
+	base, sum := new(big.Rat), at(new(big.Rat))
+	for i := range r.Elements {
+		element, b, points := c.element(&r.Elements[i])
+		s.Elements = append(s.Elements, element)
+		base.Add(base, b)
+		sum.add(points)
+	}
+	s.Base, s.Adjusted = asPoints(base), asPoints(sum.points)
+	s.say("layers 1 and 2: %s of %s", show(base), show(total))
+	if change := minus(sum.points, base); change.Sign() != 0 {
+		s.say("judgements of the models: %s, to %s", signed(change), show(sum.points))
+	}
+	if c.missing > 0 {
+		s.say("criteria without a judgement that counts: %d, so between %s and %s before any cap", c.missing, show(sum.low), show(sum.high))
+	}
+	if matched, compared := layer2.Matched, layer2.Compared; compared > 0 && ratio(matched, compared).Cmp(r.Rules.CapBelow) < 0 {
+		s.cap(&sum, "output_match", times(total, over(r.Rules.CapAt, hundred())), fmt.Sprintf("%d of %d compared outputs match, less than %s %%", matched, compared, show(times(r.Rules.CapBelow, hundred()))))
+	}
+	if complete, all := c.completion(); all.Sign() > 0 {
+		s.cap(&sum, "completion", times(total, over(complete, all)), fmt.Sprintf("sections of %s of %s points are complete", show(complete), show(all)))
+	}
+	s.Points, s.Low, s.High = asPoints(sum.points), asPoints(sum.low), asPoints(sum.high)
+	s.Percent = asPoints(times(over(sum.points, total), hundred()))
+	s.Certain = s.Low == s.High
+	return s
+}
+
+func (s *Score) say(format string, args ...any) {
+	s.Reasons = append(s.Reasons, fmt.Sprintf(format, args...))
+}
+
+// cap lowers what is above the limit. A cap that lowers nothing is not listed.
+func (s *Score) cap(sum *span, name string, limit *big.Rat, why string) {
+	if sum.high.Cmp(limit) <= 0 {
+		return
+	}
+	sum.points, sum.low, sum.high = least(sum.points, limit), least(sum.low, limit), least(sum.high, limit)
+	reason := fmt.Sprintf("%s: at most %s", why, show(limit))
+	s.Caps = append(s.Caps, Cap{name, asPoints(limit), reason})
+	s.say("%s, so %s", reason, show(sum.points))
+}
+
+// span is points with the range in which they can come to lie.
+type span struct{ points, low, high *big.Rat }
+
+// at is points that are certain.
+func at(r *big.Rat) span {
+	return span{new(big.Rat).Set(r), new(big.Rat).Set(r), new(big.Rat).Set(r)}
+}
+
+func (s *span) add(o span) {
+	s.points.Add(s.points, o.points)
+	s.low.Add(s.low, o.low)
+	s.high.Add(s.high, o.high)
+}
+
+// computer holds what the points of every element rest on.
+type computer struct {
+	rubric  *rubric.Rubric
+	layer1  *check.Findings
+	layer2  *outputs.Findings
+	judged  Judgements
+	missing int // criteria without a judgement that counts, where one could change the points
+}
+
+// element scores one element: its record, and exactly its base and its points.
+func (c *computer) element(e *rubric.Element) (Element, *big.Rat, span) {
+	worth := times(e.Weight, c.rubric.Info.TotalPoints)
+	out := Element{ID: e.ID, Max: asPoints(worth), Outputs: -1, Reasons: []string{}, Criteria: []Criterion{}}
+	sections := c.sections(e)
+	matched, compared := c.compared(sections)
+	byChecks, byOutputs := worth, new(big.Rat)
+	if compared > 0 {
+		byOutputs = times(worth, c.rubric.Rules.OutputShare)
+		byChecks = minus(worth, byOutputs)
+	}
+
+	systematic := c.systematic(sections, byChecks, &out)
+	base := times(byChecks, systematic)
+	share := systematic
+	if compared > 0 {
+		o, q := ratio(matched, compared), c.rubric.Rules.OutputShare
+		base.Add(base, times(byOutputs, o))
+		share = plus(times(minus(one(), q), systematic), times(q, o))
+		out.Outputs = asShare(o)
+		out.say("outputs: %d of %d match: %s of %s", matched, compared, show(times(byOutputs, o)), show(byOutputs))
+	}
+	out.Systematic, out.Base = asShare(systematic), asPoints(base)
+
+	sum := at(base)
+	for i := range e.Criteria {
+		sum.add(c.criterion(e, &e.Criteria[i], worth, share, &out))
+	}
+	zero := new(big.Rat)
+	sum = span{clamp(sum.points, zero, worth), clamp(sum.low, zero, worth), clamp(sum.high, zero, worth)}
+	out.Points, out.Low, out.High = asPoints(sum.points), asPoints(sum.low), asPoints(sum.high)
+	return out, base, sum
+}
+
+func (e *Element) say(format string, args ...any) {
+	e.Reasons = append(e.Reasons, fmt.Sprintf(format, args...))
+}
+
+// sections are those that an element is about; all, if there are none of these.
+func (c *computer) sections(e *rubric.Element) []*rubric.Section {
+	var own, all []*rubric.Section
+	for i := range c.rubric.Sections {
+		s := &c.rubric.Sections[i]
+		if all = append(all, s); slices.Contains(e.Sections, s.ID) {
+			own = append(own, s)
+		}
+	}
+	if len(own) == 0 {
+		return all
+	}
+	return own
+}
+
+// compared counts the outputs of some sections.
+func (c *computer) compared(sections []*rubric.Section) (matched, compared int) {
+	for _, one := range c.layer2.Comparisons {
+		if one.Kind == "picture" || one.Section != "" && !slices.ContainsFunc(sections, func(s *rubric.Section) bool { return s.ID == one.Section }) {
+			continue
+		}
+		if compared++; one.Verdict == outputs.Match {
+			matched++
+		}
+	}
+	return matched, compared
+}
+
+// systematic is the share of layer 1. Its reasons divide worth among the sections.
+func (c *computer) systematic(sections []*rubric.Section, worth *big.Rat, out *Element) *big.Rat {
+	if len(sections) == 0 {
+		return c.unsectioned(worth, out)
+	}
+	weights, all := make([]*big.Rat, len(sections)), new(big.Rat)
+	for i, s := range sections {
+		weights[i] = s.Points
+		all.Add(all, s.Points)
+	}
+	if all.Sign() == 0 {
+		for i := range weights {
+			weights[i] = one()
+		}
+		all.SetInt64(int64(len(weights)))
+	}
+	share := new(big.Rat)
+	for i, s := range sections {
+		of := times(worth, over(weights[i], all))
+		part, what := c.section(s)
+		share.Add(share, over(times(weights[i], part), all))
+		out.say("%s: %s: %s of %s", short(s.ID), what, show(times(of, part)), show(of))
+	}
+	return share
+}
+
+// unsectioned is the share of layer 1 by a rubric without sections.
+func (c *computer) unsectioned(worth *big.Rat, out *Element) *big.Rat {
+	share, what := c.items("")
+	name := "required variables"
+	if share == nil {
+		share, name, what = new(big.Rat), "nothing to check", "the rubric names neither sections nor variables, and the notebook is empty"
+		if !c.layer1.Empty {
+			share, what = one(), "the rubric names neither sections nor variables, so every notebook that is not empty has all points of layer 1"
+		}
+	}
+	out.say("%s: %s: %s of %s", name, what, show(times(worth, share)), show(worth))
+	return share
+}
+
+// section is the share of one section, with its reason.
+func (c *computer) section(s *rubric.Section) (*big.Rat, string) {
+	share, what := c.items(s.ID)
+	switch {
+	case share != nil:
+		return share, what
+	case c.complete(s):
+		return one(), "asks for nothing by name and is complete"
+	}
+	return new(big.Rat), "asks for nothing by name and is not complete"
+}
+
+// items is the share of what a section asks for, nil if that is nothing.
+func (c *computer) items(section string) (*big.Rat, string) {
+	found, asked := new(big.Rat), 0
+	var lacks []string
+	for _, item := range c.layer1.Items {
+		if item.Section != section {
+			continue
+		}
+		asked++
+		switch item.Status {
+		case check.Found:
+			found.Add(found, one())
+			continue
+		case check.NotRun:
+			found.Add(found, half())
+			lacks = append(lacks, fmt.Sprintf("%s %s never run: half", item.Kind, short(item.Name)))
+		case check.Failed:
+			found.Add(found, half())
+			lacks = append(lacks, fmt.Sprintf("%s %s ends in an error: half", item.Kind, short(item.Name)))
+		case check.Placeholder:
+			lacks = append(lacks, fmt.Sprintf("%s %s left as in the template", item.Kind, short(item.Name)))
+		default:
+			lacks = append(lacks, fmt.Sprintf("%s %s missing", item.Kind, short(item.Name)))
+		}
+	}
+	if asked == 0 {
+		return nil, ""
+	}
+	what := fmt.Sprintf("%s of %d things found", show(found), asked)
+	if asked == 1 {
+		what = fmt.Sprintf("%s of 1 thing found", show(found))
+	}
+	if len(lacks) > 0 {
+		what += " (" + strings.Join(lacks, ", ") + ")"
+	}
+	return over(found, big.NewRat(int64(asked), 1)), what
+}
+
+// complete reports whether layer 1 found a section complete.
+func (c *computer) complete(s *rubric.Section) bool {
+	return slices.ContainsFunc(c.layer1.Sections, func(f check.Section) bool { return f.ID == s.ID && f.Completeness == check.Complete })
+}
+
+// completion is the points of the complete sections and those of all.
+func (c *computer) completion() (complete, all *big.Rat) {
+	complete, all = new(big.Rat), new(big.Rat)
+	for i := range c.rubric.Sections {
+		s := &c.rubric.Sections[i]
+		if all.Add(all, s.Points); c.complete(s) {
+			complete.Add(complete, s.Points)
+		}
+	}
+	return complete, all
+}
+
+// criterion is what a judgement changes about an element that is worth so many points and has so large a share of them by layers 1 and 2.
+func (c *computer) criterion(e *rubric.Element, k *rubric.Criterion, worth, share *big.Rat, out *Element) span {
+	points := new(big.Rat)
+	if e.MaxPoints.Sign() > 0 {
+		points.Quo(times(worth, k.Points), e.MaxPoints)
+	}
+	bound := times(points, k.Bound)
+	change := func(v Verdict) *big.Rat {
+		aim := new(big.Rat)
+		switch v {
+		case Met:
+			aim.Set(points)
+		case Partly:
+			aim.Mul(points, half())
+		case NotMet:
+		default:
+			return aim
+		}
+		return clamp(aim.Sub(aim, times(points, share)), new(big.Rat).Neg(bound), bound)
+	}
+	record := Criterion{ID: k.ID, Text: k.Text, Judge: string(k.Judge), Points: asPoints(points), Bound: asPoints(bound)}
+	if k.Judge == rubric.JudgeNobody {
+		record.Bound = 0
+		out.Criteria = append(out.Criteria, record)
+		return at(new(big.Rat))
+	}
+	verdict := c.judged[k.Judge][k.ID]
+	if slices.Contains(verdicts(), verdict) {
+		by := change(verdict)
+		record.Verdict, record.Change = verdict, asPoints(by)
+		out.Criteria = append(out.Criteria, record)
+		out.say("criterion %s (%s model: %s): %s, bound ±%s", short(k.ID), k.Judge, strings.ReplaceAll(string(verdict), "_", " "), signed(by), show(bound))
+		return at(by)
+	}
+	out.Criteria = append(out.Criteria, record)
+	open := at(new(big.Rat))
+	for _, v := range verdicts() {
+		by := change(v)
+		open.low, open.high = least(open.low, by), most(open.high, by)
+	}
+	if open.low.Cmp(open.high) == 0 {
+		out.say("criterion %s (%s model: no judgement that counts): none could change anything", short(k.ID), k.Judge)
+		return open
+	}
+	c.missing++
+	out.say("criterion %s (%s model: no judgement that counts): any would change between %s and %s", short(k.ID), k.Judge, signed(open.low), signed(open.high))
+	return open
+}
+
+func verdicts() []Verdict { return []Verdict{Met, Partly, NotMet, Unclear} }
+
+func one() *big.Rat                { return big.NewRat(1, 1) }
+func half() *big.Rat               { return big.NewRat(1, 2) }
+func hundred() *big.Rat            { return big.NewRat(100, 1) }
+func ratio(a, b int) *big.Rat      { return big.NewRat(int64(a), int64(b)) }
+func plus(a, b *big.Rat) *big.Rat  { return new(big.Rat).Add(a, b) }
+func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
+func times(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+func over(a, b *big.Rat) *big.Rat  { return new(big.Rat).Quo(a, b) }
+
+func least(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) < 0 {
+		return a
+	}
+	return b
+}
+
+func most(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) > 0 {
+		return a
+	}
+	return b
+}
+
+func clamp(r, low, high *big.Rat) *big.Rat { return least(most(r, low), high) }
+
+// round rounds half up (of negative numbers, half away from zero) to so many decimals. This is the only place where a number stops being exact.
+func round(r *big.Rat, decimals int) float64 {
+	f, _ := strconv.ParseFloat(r.FloatString(decimals), 64) // digits that FloatString wrote are a number
+	return f + 0                                            // -0 becomes 0
+}
+
+// asPoints rounds to hundredths, as points are told.
+func asPoints(r *big.Rat) float64 { return round(r, 2) }
+
+// asShare rounds to four decimals.
+func asShare(r *big.Rat) float64 { return round(r, 4) }
+
+// show writes points for a person.
+func show(r *big.Rat) string { return strconv.FormatFloat(asPoints(r), 'f', -1, 64) }
+
+// signed writes a change of points.
+func signed(r *big.Rat) string {
+	switch s := show(r); {
+	case strings.HasPrefix(s, "-"):
+		return "−" + s[1:]
+	case s == "0":
+		return s
+	default:
+		return "+" + s
+	}
+}
+
+// short cuts a name of the rubric to 60 characters.
+func short(name string) string {
+	if r := []rune(name); len(r) > 60 {
+		return string(r[:59]) + "…"
+	}
+	return name
 }
