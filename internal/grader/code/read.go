@@ -12,6 +12,8 @@ type reader struct {
 	tokens   []token // line ends that end no statement are left out
 	assigned []bool  // of each token: it is given a value
 	facts    *Facts
+
+	aggregated int // up to here strings were read as names of aggregates
 }
 
 func newReader(lang notebook.Language, tokens []token, f *Facts) *reader {
@@ -85,8 +87,11 @@ func (r *reader) readName(i int) {
 		if path := r.path(i); path != t.text {
 			add(r.facts.Called, path, t.line)
 		}
-		if always[r.lang][t.text] && r.at(i+1).match >= 0 {
-			r.showCall(i, 0)
+		if r.at(i+1).match >= 0 {
+			if always[r.lang][t.text] {
+				r.showCall(i, 0)
+			}
+			r.readHanded(i)
 		}
 	default:
 		add(r.facts.Named, t.text, t.line)
@@ -95,20 +100,28 @@ func (r *reader) readName(i int) {
 
 // isCall reports whether the name at i is called: by parentheses, or in R as the end of a pipe.
 func (r *reader) isCall(i int) bool {
-	return r.at(i+1).is("(") || r.lang == notebook.R && r.at(i-1).is("%>%")
+	next := r.at(i + 1)
+	if r.lang != notebook.R || next.is("(") {
+		return next.is("(")
+	}
+	return !r.qualifies(i+1) && !next.is("$") && !next.is("@") && r.at(r.pathStart(i)-1).is("%>%")
 }
 
 // path is a name with what qualifies it, as in dplyr::filter or pd.merge.
 func (r *reader) path(i int) string {
-	from := i
-	for from >= 2 && r.qualifies(from-1) && r.at(from-2).kind == name {
-		from -= 2
-	}
 	var b strings.Builder
-	for ; from <= i; from++ {
+	for from := r.pathStart(i); from <= i; from++ {
 		b.WriteString(r.at(from).text)
 	}
 	return b.String()
+}
+
+// pathStart is the index of the first name of the path that ends at i.
+func (r *reader) pathStart(i int) int {
+	for i >= 2 && r.qualifies(i-1) && r.at(i-2).kind == name {
+		i -= 2
+	}
+	return i
 }
 
 // qualifies reports whether the token joins the name before it and the one after it to a path.

@@ -53,15 +53,18 @@ func (r *reader) show(from, to, depth int) {
 	if depth > maxShow {
 		return
 	}
+	inner := depth > 0
 	for from < to && r.at(from).is("(") && r.at(from).match == to-1 {
-		from, to = from+1, to-1
-		// (x <- value) displays x; x <- value does not.
-		if arrow := r.at(from + 1); r.assigned[from] && (arrow.is("<-") || arrow.is("=") || arrow.is(":=")) {
-			add(r.facts.Shown, r.at(from).text, r.at(from).line)
-			return
-		}
+		from, to, inner = from+1, to-1, true
 	}
 	if from >= to {
+		return
+	}
+	if arrow := r.at(from + 1); r.assigned[from] && (arrow.is("<-") || arrow.is("=") || arrow.is(":=")) {
+		// (x <- value) and print(x <- value) display x; x <- value does not.
+		if inner {
+			add(r.facts.Shown, r.at(from).text, r.at(from).line)
+		}
 		return
 	}
 	if first := r.at(from); to-from == 1 {
@@ -86,6 +89,8 @@ func (r *reader) show(from, to, depth int) {
 				if f := r.function(i+1, to); !through[r.lang][f] && !always[r.lang][f] {
 					return
 				}
+			} else if t.is("->") || t.is("->>") {
+				return
 			} else if t.match > i {
 				i = t.match
 			}

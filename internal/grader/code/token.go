@@ -175,14 +175,15 @@ func pair(tokens []token) {
 			stack = append(stack, i)
 			waiting[t.text]++
 		case closing:
+			// One of another kind closes what it finds open inside, and if nothing of its own kind is open, the innermost.
 			want := partner[t.text]
-			for waiting[want] > 0 {
+			for paired, known := false, waiting[want] > 0; !paired && len(stack) > 0; paired = paired || !known {
 				last := stack[len(stack)-1]
 				stack = stack[:len(stack)-1]
 				waiting[tokens[last].text]--
 				if tokens[last].text == want {
 					t.match, tokens[last].match = last, i
-					break
+					paired = true
 				}
 			}
 		}
