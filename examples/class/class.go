@@ -8,7 +8,6 @@ package class
 import (
 	"embed"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"tandem/examples/class/ipynb"
@@ -92,16 +91,4 @@ func WriteExample(dir string) error {
 		return err
 	}
 	return write(filepath.Join(dir, "submissions"), notebooks)
-}
-
-func write(dir string, files map[string][]byte) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return fmt.Errorf("write notebook: %w", err)
-		}
-	}
-	return nil
 }

@@ -92,7 +92,8 @@ func (t *Table) Pandas() (page, plain string) {
 	return h.String(), t.grid(cells, 0, true)
 }
 
-// grid prints columns under their names, rows numbered from first. R shows a limited table flush left, pandas flush right and with a space before each value.
+// grid prints columns under their names, rows numbered from first. R shows a limited table flush left, pandas flush right, with a space before each value and
+// before the names of columns of numbers.
 func (t *Table) grid(cells [][]string, first int, right bool) string {
 	lead, align := "", "%-*s"
 	if right {
@@ -104,6 +105,9 @@ func (t *Table) grid(cells [][]string, first int, right bool) string {
 	}
 	for c, name := range t.Columns {
 		column := []string{name}
+		if right && t.types()[c] != "chr" && t.types()[c] != "date" {
+			column[0] = lead + name
+		}
 		for _, row := range cells {
 			column = append(column, lead+row[c])
 		}
