@@ -64,7 +64,7 @@ func TestHugeCells(t *testing.T) {
 		"(", ")", "([{", "}])", "print(", "head(", "a.", "a::", "a %>% ", "a |> head() |> ", "x = ", "x <- ", "f'{", "f\"{f'{", "{", "lambda ", "for x in ", "with a as ",
 		"(x := ", "agg(", "sapply(", "if x: ", "import a.", "import a as ", "r\"(", "R\"--[", "`", "%", "'", "\\\n", "a\n", "f(a,", "'''", "x[", "f(a=",
 	} {
-		source := strings.Repeat(piece, 400_000/len(piece))
+		source := strings.Repeat(piece, 100_000/len(piece))
 		code.Analyse(notebook.R, source)
 		code.Analyse(notebook.Python, source)
 	}

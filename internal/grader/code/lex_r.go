@@ -47,11 +47,9 @@ func lexR(src string) *lexer {
 			}
 			l.add(k, w, to)
 		case c == '%':
-			to := l.lineEnd()
-			if i := strings.IndexByte(l.src[l.pos+1:to], '%'); i >= 0 {
-				to = l.pos + 1 + i + 1
-			} else {
-				to = l.pos + 1
+			to := l.pos + 1
+			if i := strings.IndexAny(l.src[to:], "%\n"); i >= 0 && l.src[to+i] == '%' {
+				to += i + 1
 			}
 			l.add(op, l.src[l.pos:to], to)
 		case l.bracket():

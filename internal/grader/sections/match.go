@@ -95,6 +95,9 @@ func (m *matcher) longest(names []label, h label) int {
 	one := -1
 	var in []int
 	for s, n := range names {
+		if len(n.words) == 1 && len(n.words[0]) < 3 {
+			continue // "a" and "R" say too little
+		}
 		if contains(h.words, n.plain) || contains(h.words, n.words) {
 			in = append(in, s)
 			if one < 0 || len(n.words) > len(names[one].words) {
