@@ -35,7 +35,7 @@ const wholeFile = `{
   },
   "strict_scoring_rules": {"late": -5},
   "partial_credit_rules": ["half for trying"],
-  "tandem": {"model_bound": 0.2, "output_share": "25%", "tolerance": 1e-6, "cap": {"output_match_below": 0.4, "score_at_most": "70%"},
+  "tandem": {"model_bound": 0.2, "output_share": "25%", "tolerance": 1e-6, "cap": {"output_match_below": 0.4, "score_at_most": "70%", "completion": "partial"},
     "models": {"code": "qwen3"}, "num_predict": {"feedback": 700}, "instructions": "Mind the keys."},
   "author": "x"
 }`
@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 		{ID: "part2", Name: "joining", Points: rat("30"), Variables: []string{"joined", "orders"}, Functions: []string{"left_join|merge"}, Columns: []string{"id|key"}},
 		{ID: "why", Name: "why", Points: rat("10.5"), Markdown: true, Questions: []string{"question 1", "question 2"}, Heading: "Why?"},
 	}, r.Sections)
-	compare(t, Rules{rat("0.2"), rat("0.25"), rat("0.4"), rat("70"), rat("0.000001"), "qwen3:latest", "gpt-oss:120b", 1200, 700, "Mind the keys."}, r.Rules)
+	compare(t, Rules{rat("0.2"), rat("0.25"), rat("0.4"), rat("70"), PartialToo, rat("0.000001"), "qwen3:latest", "gpt-oss:120b", 1200, 700, "Mind the keys."}, r.Rules)
 	compare(t, `{"late": -5}`, string(r.Strict))
 	compare(t, `["half for trying"]`, string(r.Partial))
 	compare(t, []string{"/author"}, r.Unknown)
@@ -93,7 +93,7 @@ func TestRead(t *testing.T) {
 // What is left out gets what the documentation promises.
 func TestDefaults(t *testing.T) {
 	r := read(t, `{"assignment_info": {"description": "Join."}, "rubric_elements": {"b": {"max_points": 30, "criteria": "All is right."}, "a": {"max_points": "10", "criteria": []}}}`)
-	compare(t, Rules{rat("0.1"), rat("0.5"), rat("0.5"), rat("60"), rat("0.001"), "qwen3-coder:30b", "gpt-oss:120b", 1200, 1500, "Join."}, r.Rules)
+	compare(t, Rules{rat("0.1"), rat("0.5"), rat("0.5"), rat("60"), CompleteOnly, rat("0.001"), "qwen3-coder:30b", "gpt-oss:120b", 1200, 1500, "Join."}, r.Rules)
 	compare(t, rat("40"), r.Info.TotalPoints)
 	compare(t, []Element{
 		{ID: "b", Weight: rat("0.75"), MaxPoints: rat("30"), Criteria: []Criterion{{"b.1", "All is right.", rat("30"), JudgeCode, rat("0.1")}}},

@@ -75,17 +75,28 @@ type Section struct {
 
 // Rules are the own key "tandem" of the rubric.
 type Rules struct {
-	ModelBound     *big.Rat // model_bound: how much of a criterion's points a model may change, either way; default 1/10
-	OutputShare    *big.Rat // output_share: part of an element's points that its outputs decide, where there are any to compare; default 1/2
-	CapBelow       *big.Rat // cap.output_match_below: default 1/2
-	CapAt          *big.Rat // cap.score_at_most, in percent of total_points: default 60
-	Tolerance      *big.Rat // tolerance: relative difference at which two numbers are equal; default 1/1000
-	CodeModel      string   // models.code: default qwen3-coder:30b
-	FeedbackModel  string   // models.feedback: default gpt-oss:120b
-	CodeTokens     int      // num_predict.code: longest answer in tokens; default 1200
-	FeedbackTokens int      // num_predict.feedback: default 1500
-	Instructions   string   // instructions: what the assignment asks, for the models; default assignment_info.description
+	ModelBound     *big.Rat   // model_bound: how much of a criterion's points a model may change, either way; default 1/10
+	OutputShare    *big.Rat   // output_share: part of an element's points that its outputs decide, where there are any to compare; default 1/2
+	CapBelow       *big.Rat   // cap.output_match_below: default 1/2
+	CapAt          *big.Rat   // cap.score_at_most, in percent of total_points: default 60
+	CapCompletion  Completion // cap.completion: default complete
+	Tolerance      *big.Rat   // tolerance: relative difference at which two numbers are equal; default 1/1000
+	CodeModel      string     // models.code: default qwen3-coder:30b
+	FeedbackModel  string     // models.feedback: default gpt-oss:120b
+	CodeTokens     int        // num_predict.code: longest answer in tokens; default 1200
+	FeedbackTokens int        // num_predict.feedback: default 1500
+	Instructions   string     // instructions: what the assignment asks, for the models; default assignment_info.description
 }
+
+// Completion is what the score is never above.
+type Completion string
+
+// The ways to count sections for that.
+const (
+	CompleteOnly Completion = "complete" // the share of points of sections found complete
+	PartialToo   Completion = "partial"  // the same, and of the others the part that was found
+	Uncapped     Completion = "none"     // no such cap
+)
 
 // Section returns a section by its id.
 func (r *Rubric) Section(id string) (*Section, bool) {

@@ -91,7 +91,8 @@ type Cap struct {
 //	range        where a judgement is missing, the least and the most that any of the four verdicts would change; the points count it as 0
 //	sum          Σ elements
 //	cap 1        output_match: if less than cap.output_match_below of all outputs compared match, at most cap.score_at_most % of T
-//	cap 2        completion: at most T × Σ points of complete sections ÷ Σ points of all sections, where these are above 0
+//	cap 2        completion: at most T × Σ points of complete sections ÷ Σ points of all sections, where these are above 0.
+//	             With cap.completion "partial" each section counts with its share; with "none" there is no such cap
 func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings, judged Judgements) *Score {
 	if layer1 == nil {
 		layer1 = &check.Findings{Empty: true}
@@ -120,8 +121,12 @@ func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings,
 	if matched, compared := layer2.Matched, layer2.Compared; compared > 0 && ratio(matched, compared).Cmp(r.Rules.CapBelow) < 0 {
 		s.cap(&sum, "output_match", times(total, over(r.Rules.CapAt, hundred())), fmt.Sprintf("%d of %d compared outputs match, less than %s %%", matched, compared, show(times(r.Rules.CapBelow, hundred()))))
 	}
-	if complete, all := c.completion(); all.Sign() > 0 {
-		s.cap(&sum, "completion", times(total, over(complete, all)), fmt.Sprintf("sections of %s of %s points are complete", show(complete), show(all)))
+	if done, all := c.completion(); all.Sign() > 0 {
+		what := "sections of %s of %s points are complete"
+		if r.Rules.CapCompletion == rubric.PartialToo {
+			what = "%s of the sections' %s points are done"
+		}
+		s.cap(&sum, "completion", times(total, over(done, all)), fmt.Sprintf(what, show(done), show(all)))
 	}
 	s.Points, s.Low, s.High = asPoints(sum.points), asPoints(sum.low), asPoints(sum.high)
 	s.Percent = asPoints(times(over(sum.points, total), hundred()))
@@ -328,16 +333,23 @@ func (c *computer) complete(s *rubric.Section) bool {
 	return slices.ContainsFunc(c.layer1.Sections, func(f check.Section) bool { return f.ID == s.ID && f.Completeness == check.Complete })
 }
 
-// completion is the points of the complete sections and those of all.
-func (c *computer) completion() (complete, all *big.Rat) {
-	complete, all = new(big.Rat), new(big.Rat)
+// completion is the points of the sections as far as they count as done, and those of all; 0 of 0 if there is no such cap.
+func (c *computer) completion() (done, all *big.Rat) {
+	done, all = new(big.Rat), new(big.Rat)
+	if c.rubric.Rules.CapCompletion == rubric.Uncapped {
+		return done, all
+	}
 	for i := range c.rubric.Sections {
 		s := &c.rubric.Sections[i]
-		if all.Add(all, s.Points); c.complete(s) {
-			complete.Add(complete, s.Points)
+		all.Add(all, s.Points)
+		if c.complete(s) {
+			done.Add(done, s.Points)
+		} else if c.rubric.Rules.CapCompletion == rubric.PartialToo {
+			share, _ := c.section(s)
+			done.Add(done, times(s.Points, share))
 		}
 	}
-	return complete, all
+	return done, all
 }
 
 // criterion is what a judgement changes about an element that is worth so many points and has so large a share of them by layers 1 and 2.

@@ -436,3 +436,30 @@ func better(layer1 *check.Findings, layer2 *outputs.Findings, rng *rand.Rand) {
 	}
 	layer1.Empty = false
 }
+
+func TestCompletionCap(t *testing.T) {
+	for _, test := range []struct {
+		rule   string
+		points float64
+		reason string
+	}{
+		{"complete", 25, "sections of 1 of 4 points are complete: at most 25"},
+		{"partial", 81.25, "3.25 of the sections' 4 points are done: at most 81.25"},
+		{"none", 85, ""},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			r := read(t, strings.Replace(file, `"rubric_elements"`, `"tandem": {"model_bound": 0, "cap": {"completion": "`+test.rule+`"}}, "rubric_elements"`, 1))
+			s := Compute(r, found(r, "join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found"), nil, nil)
+			if s.Points != test.points {
+				t.Errorf("points %v, want %v", s.Points, test.points)
+			}
+			reason := ""
+			for _, c := range s.Caps {
+				reason = c.Reason
+			}
+			if reason != test.reason {
+				t.Errorf("reason %q, want %q", reason, test.reason)
+			}
+		})
+	}
+}
