@@ -5,7 +5,8 @@ SHELL         := bash
 
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS     := -s -w -X tandem/internal/app.version=$(VERSION)
-DEMO        := bin/submitter --local --engine standin batch examples/batch/jobs.jsonl --out demo-results
+CLASS       := examples/class
+DEMO        := bin/submitter --local --engine standin grade $(CLASS)/submissions --rubric $(CLASS)/rubric.json --solution $(CLASS)/solution.ipynb --template $(CLASS)/template.ipynb --out demo-grades
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 
@@ -29,7 +30,7 @@ nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/
 
 .PHONY: test
 test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
-	@tools/needs.sh cc $(DEPLOY_NEEDS)
+	@tools/needs.sh cc chromium $(DEPLOY_NEEDS)
 	$(GOTEST) -race -timeout 15m ./...
 
 .PHONY: test-short
@@ -59,9 +60,9 @@ fmt: ## gofmt and go fix, in place
 	go fix ./...
 
 .PHONY: demo
-demo: build engines ## a class of six notebooks through prefill and decode, on this machine
-	rm -rf demo-results
-	$(DEMO)
+demo: build engines ## grade a class of eight notebooks on this machine, from notebooks to pages
+	rm -rf demo-grades
+	$(DEMO) || [ $$? -eq 3 ] # 3: some need review, as they must: one notebook is broken, one tells the grader what to do
 
 .PHONY: bench
 bench: engines ## benchmarks; the figures that count are in docs/MEASUREMENTS.md
@@ -72,9 +73,13 @@ bench-handover: engines ## what a hand-over costs beside the ways to do without 
 	go run ./test/handoverbench
 	go test -run '^$$' -bench BenchmarkTransfer -benchtime 5x ./internal/handover
 
+.PHONY: bench-class
+bench-class: build engines ## a class of 60 notebooks of realistic size, the submitter and a worker killed in the middle
+	go run ./test/classbench
+
 .PHONY: clean
 clean: ## remove what the targets above made (engines stay in their cache)
-	rm -rf bin demo-results test/jsclient/node_modules
+	rm -rf bin demo-grades test/jsclient/node_modules test/pages/node_modules
 
 # Real engines for tests and demo: found or fetched once, then cached. Whoever uses them asks the script again where they are.
 .PHONY: engines
