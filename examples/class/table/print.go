@@ -10,7 +10,7 @@ import (
 // R returns the table as IRkernel shows it: HTML with a caption and a line of types, LaTeX, Markdown and plain text. The class is tibble or data.frame;
 // the latter numbers its rows.
 func (t *Table) R(class string) (page, latex, markdown, plain string) {
-	cells, types := t.format(rNumbers, "NA"), t.types()
+	cells, types := t.rCells(), t.types()
 	caption := fmt.Sprintf("A %s: %d × %d", class, len(t.Rows), len(t.Columns))
 	corner, number := "", func(int) string { return "" }
 	if class == "data.frame" {
@@ -52,6 +52,24 @@ func (t *Table) R(class string) (page, latex, markdown, plain string) {
 	l.WriteString("\\end{tabular}\n")
 	m.WriteString("\n")
 	return h.String(), l.String(), m.String(), t.grid(cells, 1, false)
+}
+
+// rCells makes texts of all cells as R does, which makes the numbers of a column equally wide.
+func (t *Table) rCells() [][]string {
+	cells, types := t.format(rNumbers, "NA"), t.types()
+	for c := range t.Columns {
+		if types[c] != "int" && types[c] != "dbl" {
+			continue
+		}
+		width := 0
+		for _, row := range cells {
+			width = max(width, len(row[c]))
+		}
+		for _, row := range cells {
+			row[c] = fmt.Sprintf("%*s", width, row[c])
+		}
+	}
+	return cells
 }
 
 // Pandas returns the table as pandas shows a data frame with a plain index: HTML, and the text that print gives.
