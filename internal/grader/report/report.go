@@ -10,19 +10,17 @@
 //	DIR/instructor/gradebook.csv          name, learning system's id, points, percent, status
 //	DIR/instructor/nbgrader.csv           the columns of `nbgrader export`
 //
-// Folders are 0700, files 0600. Files are replaced whole or not at all.
+// Folders are 0700, files 0600. Files are replaced whole or not at all. Pages hold their style, no script, and ask for nothing from anywhere.
+// Tables are CSV in UTF-8 without a byte order mark; points that are not certain are empty in them, never 0.
 package report
 
 import (
-	"os"
 	"time"
 
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/check"
-	"tandem/internal/grader/intake"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/outputs"
-	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
 	"tandem/internal/jobs"
 	"tandem/internal/tally"
@@ -45,7 +43,7 @@ type Student struct {
 	Assignment string            `json:"assignment"`
 	Status     Status            `json:"status"`
 	Reasons    []string          `json:"reasons,omitempty"` // why a person must look
-	Problem    string            `json:"problem,omitempty"` // of a failed one
+	Problem    string            `json:"problem,omitempty"` // of a failed one, with what to do about it
 	Late       bool              `json:"late,omitempty"`
 	Notice     string            `json:"notice,omitempty"` // what a reader must know of the models: stand-ins write gibberish
 	Score      *score.Score      `json:"score,omitempty"`
@@ -132,15 +130,17 @@ type Missed struct {
 
 // Row is a submission in the class's table.
 type Row struct {
-	ID      string   `json:"id"`
-	Status  Status   `json:"status"`
-	Points  float64  `json:"points"`
-	Low     float64  `json:"low"`
-	High    float64  `json:"high"`
-	Percent float64  `json:"percent"`
-	Flags   int      `json:"flags"`
-	Late    bool     `json:"late,omitempty"`
-	Why     []string `json:"why,omitempty"` // reasons or problem
+	ID      string     `json:"id"`
+	Status  Status     `json:"status"`
+	Points  float64    `json:"points"`
+	Low     float64    `json:"low"`
+	High    float64    `json:"high"`
+	Percent float64    `json:"percent"`
+	Certain bool       `json:"certain"` // points are; else they lie between low and high, which are both 0 if there is no score
+	Flags   int        `json:"flags"`
+	Quotes  []ask.Flag `json:"quotes,omitempty"` // what the flags are, for the instructor
+	Late    bool       `json:"late,omitempty"`
+	Why     []string   `json:"why,omitempty"` // reasons or problem
 }
 
 // Prefix is what became of a model's prompts.
@@ -150,28 +150,4 @@ type Prefix struct {
 	Tokens   int    `json:"prompt_tokens"` // of all prompts
 	Computed int    `json:"computed"`      // by the prefill engines, or where the prompt was processed first
 	Cached   int    `json:"cached"`        // found there
-}
-
-// Dir is where reports go.
-type Dir struct{ root *os.Root }
-
-// NewDir returns the writer into a folder that is open already.
-func NewDir(root *os.Root) *Dir { return &Dir{root} }
-
-// WriteStudent writes a submission's JSON, page and, if its points are certain, Gradescope results; it removes those of an earlier run that no longer hold.
-func (d *Dir) WriteStudent(s *Student, r *rubric.Rubric) error {
-	return jobs.Errorf(jobs.CodeInvalid, "reports are not built yet")
-}
-
-// ReadStudent reads a submission's JSON, nil if there is none.
-func (d *Dir) ReadStudent(id string) (*Student, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "reports are not built yet")
-}
-
-// Summarise makes the class's record of its submissions: counts, distribution, what was missed most, rows. The rest is the caller's.
-func Summarise(students []*Student, r *rubric.Rubric) *Class { return &Class{} }
-
-// WriteClass writes the class's page, summary.json, grades.csv and the exports with names. People come from the roster; those without a submission in c are left out.
-func (d *Dir) WriteClass(c *Class, r *rubric.Rubric, roster *intake.Roster) error {
-	return jobs.Errorf(jobs.CodeInvalid, "reports are not built yet")
 }
