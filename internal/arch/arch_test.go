@@ -95,8 +95,10 @@ var arrows = []arrow{
 	{"scripts", nil, nil, "shell scripts, carried inside the program"},
 	{"examples/batch", nil, nil, "the example is data; its generator needs the standard library only"},
 	{"examples/batch/generate", []string{"examples/batch"}, nil, "the example is data; its generator needs the standard library only"},
-	{"examples/class", nil, nil, "the example is data; its generator needs the standard library only"},
-	{"examples/class/generate", []string{"examples/class"}, nil, "the example is data; its generator needs the standard library only"},
+	{"examples/class", []string{"examples/class/ipynb", "examples/class/table"}, nil, "the example knows nothing of the graders that it tests"},
+	{"examples/class/generate", []string{"examples/class", "examples/class/ipynb"}, nil, "the example knows nothing of the graders that it tests"},
+	{"examples/class/ipynb", []string{"examples/class/table"}, nil, "writing notebooks needs the standard library only"},
+	{"examples/class/table", nil, nil, "a data frame needs the standard library only"},
 }
 
 // allows reports whether the package may import target, a path of another package of the project or of another module.

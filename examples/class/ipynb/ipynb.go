@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"tandem/examples/class/table"
@@ -104,9 +105,7 @@ func (o Output) numbered(count int) Output {
 		return o
 	}
 	out := Output{"execution_count": count}
-	for key, value := range o {
-		out[key] = value
-	}
+	maps.Copy(out, o)
 	return out
 }
 
