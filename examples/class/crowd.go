@@ -13,7 +13,7 @@ import (
 	"tandem/examples/class/ipynb"
 )
 
-// Crowd describes a class of any size. Sizes are in bytes, and log-normal: the largest is what is met once in a class of sixty, and never passed by padding.
+// Crowd describes a class of any size. Sizes are in bytes, and log-normal: the largest is what is met once in a class of sixty, and never passed.
 // A notebook is never smaller than its author's answers.
 type Crowd struct {
 	Students      int
@@ -93,9 +93,7 @@ func (a *author) write(name string, template []ipynb.Cell, source, size int) (*M
 		nb.Cells[i].Source = strings.Replace(nb.Cells[i].Source, " "+injection, "", 1)
 	}
 	a.spoil(nb, template)
-	if err := a.explore(nb, source); err != nil {
-		return nil, err
-	}
+	a.explore(nb, source-size/largestPicture*chartText)
 	if err := a.draw(nb, size); err != nil {
 		return nil, err
 	}
@@ -138,19 +136,24 @@ func (a *author) within(nb *ipynb.Notebook) int {
 }
 
 // explore adds cells in which a student looks around, until the text is as long as it is to be.
-func (a *author) explore(nb *ipynb.Notebook, source int) error {
-	for text := textOf(nb); text < source; {
-		cells, err := a.exploration()
-		if err != nil {
-			return err
-		}
-		nb.Cells = slices.Insert(nb.Cells, a.within(nb)+1, cells...)
+func (a *author) explore(nb *ipynb.Notebook, source int) {
+	for text := textOf(nb); ; {
+		cells := a.exploration()
 		for _, c := range cells {
 			text += len(c.Source)
 		}
+		if text > source {
+			return
+		}
+		nb.Cells = slices.Insert(nb.Cells, a.within(nb)+1, cells...)
 	}
-	return nil
 }
+
+// What charts are: bytes of a picture in the file, at most, and of the code that draws it, about.
+const (
+	largestPicture = 120_000
+	chartText      = 160
+)
 
 // draw adds pictures before the last part until the file is as large as it is to be.
 func (a *author) draw(nb *ipynb.Notebook, size int) error {
@@ -158,10 +161,9 @@ func (a *author) draw(nb *ipynb.Notebook, size int) error {
 	if err != nil {
 		return err
 	}
-	const largest = 120_000 // bytes of a picture, in the file
 	last := slices.IndexFunc(nb.Cells, func(c ipynb.Cell) bool { return c.Markdown && strings.Contains(c.Source, "## Part 5:") })
-	for missing := size - len(data); missing > 1_000; missing -= largest {
-		png, err := a.scatter(min(missing, largest) * 3 / 4)
+	for missing := size - len(data); missing > 1_000; missing -= largestPicture {
+		png, err := a.scatter(min(missing, largestPicture) * 3 / 4)
 		if err != nil {
 			return err
 		}

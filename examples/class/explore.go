@@ -158,7 +158,7 @@ var comments = []string{
 }
 
 // exploration is a remark and the code that it is about.
-func (a *author) exploration() ([]ipynb.Cell, error) {
+func (a *author) exploration() []ipynb.Cell {
 	l, v := pick(a, looks), a.values()
 	remark := []string{l.why}
 	for range 1 + a.IntN(4) {
@@ -175,7 +175,7 @@ func (a *author) exploration() ([]ipynb.Cell, error) {
 	default:
 		cell.Outputs = []ipynb.Output{a.kernel.Value(result)}
 	}
-	return []ipynb.Cell{{Markdown: true, Source: v.fill(strings.Join(remark, " "))}, cell}, nil
+	return []ipynb.Cell{{Markdown: true, Source: v.fill(strings.Join(remark, " "))}, cell}
 }
 
 // chart is a cell that draws a picture.
