@@ -52,4 +52,14 @@ type Findings struct {
 // Numbers are equal within the rubric's tolerance, or if the one is the other rounded to the digits shown (two significant ones at least). Tables (HTML, R's and
 // pandas' plain text) are equal regardless of the order of rows and columns, of row names and of type lines; columns are matched by name, and further columns of the student's are noted, not
 // held against it. Texts are equal without case, white space and quotes. A picture is a match if the student's cell has one; it does not count.
-func Compare(student, solution *notebook.Notebook, r *rubric.Rubric) *Findings { return &Findings{} }
+//
+// Without a rubric there are no sections, and the tolerance is 1/1000.
+func Compare(student, solution *notebook.Notebook, r *rubric.Rubric) *Findings {
+	if r == nil {
+		r = &rubric.Rubric{}
+	}
+	c := comparer{student: readSide(student, r), solution: readSide(solution, r), tolerance: toleranceOf(r.Rules)}
+	f := findings(c.run())
+	f.Overlap = overlap(c.student, c.solution)
+	return f
+}

@@ -1,0 +1,94 @@
+package outputs
+
+import (
+	"slices"
+	"strings"
+)
+
+// pairedColumn is a column of the solution's table and the student's column that stands for it.
+type pairedColumn struct{ want, got int }
+
+func (c pairedColumn) ofWant() int { return c.want }
+func (c pairedColumn) ofGot() int  { return c.got }
+
+// pairColumns matches columns by name. A column without a name, as of row names or of a vector, stands for the first one left over that holds the same: words or numbers. byPlace
+// says that no name was found at all, and that the columns are paired in their order, since there are as many of both columns and rows. missing are those of
+// the solution's columns that the student's table has not, nor hides for want of width.
+func pairColumns(want, got *table) (pairs []pairedColumn, missing []int, byPlace bool) {
+	byName := map[string][]int{}
+	for i, c := range got.columns {
+		byName[c.key] = append(byName[c.key], i)
+	}
+	taken := make([]bool, len(got.columns))
+	partner := make([]int, len(want.columns))
+	named := false
+	for i, c := range want.columns {
+		partner[i] = -1
+		if list := byName[c.key]; c.name != "" && len(list) > 0 {
+			partner[i] = list[0]
+			taken[list[0]] = true
+			byName[c.key] = list[1:]
+			named = true
+		}
+	}
+	for i, c := range want.columns {
+		if partner[i] >= 0 {
+			continue
+		}
+		for k, g := range got.columns {
+			if !taken[k] && (c.name == "" || g.name == "") && want.wordy(i) == got.wordy(k) {
+				partner[i], taken[k] = k, true
+				break
+			}
+		}
+	}
+	if !slices.ContainsFunc(partner, func(k int) bool { return k >= 0 }) || !named && slices.Contains(partner, -1) {
+		if byPlace = len(want.columns) == len(got.columns) && len(want.rows) == len(got.rows); byPlace {
+			for i := range partner {
+				partner[i] = i
+			}
+		}
+	}
+	for i, k := range partner {
+		switch {
+		case k >= 0:
+			pairs = append(pairs, pairedColumn{i, k})
+		case !got.hides(want.columns[i]):
+			missing = append(missing, i)
+		}
+	}
+	return pairs, missing, byPlace
+}
+
+// wordy reports whether most of what a column holds is words.
+func (t *table) wordy(i int) bool {
+	words := 0
+	for _, row := range t.rows {
+		switch row[i].kind {
+		case word:
+			words++
+		case numeric:
+			words--
+		}
+	}
+	return words > 0
+}
+
+// hides reports whether a print left the column out, or may have.
+func (t *table) hides(c column) bool {
+	if !t.narrow || len(t.hidden) == 0 {
+		return t.narrow
+	}
+	return slices.ContainsFunc(t.hidden, func(name string) bool { return foldName(name) == c.key })
+}
+
+// further names the student's columns that the solution has not.
+func further(got *table, pairs []pairedColumn) string {
+	var names []string
+	for i, c := range got.columns {
+		if c.name != "" && !slices.ContainsFunc(pairs, func(p pairedColumn) bool { return p.got == i }) {
+			names = append(names, c.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}

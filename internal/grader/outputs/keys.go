@@ -1,0 +1,264 @@
+package outputs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tandem/internal/grader/notebook"
+)
+
+// exhibit is what a cell of the solution shows.
+type exhibit struct {
+	cell     int
+	variable string // that it belongs to, "" if it belongs to none
+	section  string
+	values   []value
+}
+
+// exhibits lists what the solution shows, in its order. Of several cells that show the same variable the last counts, before those that only assign it.
+func (s *side) exhibits() []*exhibit {
+	var list []*exhibit
+	type place struct {
+		at    int
+		shown bool
+	}
+	places := map[string]place{}
+	for i := range s.code {
+		values := telling(s.values(i))
+		if len(values) == 0 {
+			continue
+		}
+		e := &exhibit{cell: i, section: s.sections.Of(i), values: values}
+		var shown bool
+		e.variable, shown = s.key(i)
+		if e.variable != "" {
+			if earlier, ok := places[e.variable]; ok {
+				if earlier.shown && !shown {
+					continue
+				}
+				list[earlier.at] = nil
+			}
+			places[e.variable] = place{len(list), shown}
+		}
+		list = append(list, e)
+	}
+	return slices.DeleteFunc(list, func(e *exhibit) bool { return e == nil })
+}
+
+// telling leaves out the captions: text without a number beside tables, numbers and pictures.
+func telling(values []value) []value {
+	if !slices.ContainsFunc(values, func(v value) bool { return v.kind != textKind }) {
+		return values
+	}
+	return slices.DeleteFunc(values, func(v value) bool { return v.kind == textKind && len(onlyNumbers(tokens(v.text))) == 0 })
+}
+
+// candidate is something that the student shows in a place where the solution's value may be looked for.
+type candidate struct {
+	cell  int
+	value value
+	own   bool // it is there for this purpose: if it is not equal, it is wrong, rather than something else
+	bare  bool // its cell shows no variable: it may be there for this purpose even if it is of another kind
+	used  bool
+}
+
+// maxCandidates is how many values of the student's are compared with one of the solution's.
+const maxCandidates = 64
+
+// add appends what a cell shows.
+func (s *side) add(list []*candidate, cell int, own, bare bool) []*candidate {
+	if len(list) >= maxCandidates || len(s.cells[cell].Outputs) == 0 {
+		return list
+	}
+	for _, v := range s.values(cell) {
+		list = append(list, &candidate{cell: cell, value: v, own: own, bare: bare})
+	}
+	return list
+}
+
+// ofVariable lists what the student's cells show that show or assign a variable, the last cells first. A cell that assigns it and shows something else, and cells about the other variables that the
+// solution shows beside it, may hold an equal value; if not, they say nothing of this one.
+func (s *side) ofVariable(name string, beside []string) []*candidate {
+	var own, others []int
+	for i := range s.code {
+		f := s.facts[i]
+		has := func(name string) bool { return f.Shown[name] != nil || f.Assigned[name] != nil }
+		switch {
+		case f.Shown[name] != nil, f.Assigned[name] != nil && len(f.Shown) == 0:
+			own = append(own, i)
+		case f.Assigned[name] != nil, slices.ContainsFunc(beside, has):
+			others = append(others, i)
+		}
+	}
+	var list []*candidate
+	for _, i := range slices.Backward(own) {
+		list = s.add(list, i, true, false)
+	}
+	for _, i := range slices.Backward(others) {
+		list = s.add(list, i, false, false)
+	}
+	return list
+}
+
+// ofSection lists what the student's cells of a section show, in their order; those of the whole notebook if it has no such section. Cells that show a variable
+// which is compared by its name may hold an equal value, too.
+func (s *side) ofSection(id string, named map[string]bool) []*candidate {
+	whole := id != "" && len(s.sections.Cells[id]) == 0
+	var list []*candidate
+	for i := range s.code {
+		if whole || s.sections.Of(i) == id {
+			name, shown := s.key(i)
+			list = s.add(list, i, !named[name], !shown)
+		}
+	}
+	return list
+}
+
+// matching is the comparison of values of the solution with candidates.
+type matching struct {
+	tolerance  float64
+	least      float64 // share that must agree for a value that is not equal to count as one gone wrong; numbers agree or not
+	candidates []*candidate
+}
+
+// result is what the student has in the place of a value: nothing if candidate is nil.
+type result struct {
+	candidate *candidate
+	outcome   outcome
+}
+
+// match finds for each value the candidate that stands for it; each is used once. Equal ones come first, then those that agree most.
+func (m *matching) match(want []value) []result {
+	results := make([]result, len(want))
+	tried := make([][]result, len(want))
+	for i, w := range want {
+		for _, c := range m.candidates {
+			if c.used || !w.comparable(c.value) {
+				continue
+			}
+			r := result{c, compare(w, c.value, m.tolerance)}
+			if r.outcome.equal {
+				results[i] = r
+				c.used = true
+				break
+			}
+			if c.own {
+				tried[i] = append(tried[i], r)
+			}
+		}
+	}
+	for i, w := range want {
+		if results[i].candidate == nil {
+			results[i] = m.closest(w, tried[i])
+		}
+	}
+	for i, w := range want {
+		if results[i].candidate == nil {
+			results[i] = m.otherKind(w)
+		}
+	}
+	return results
+}
+
+// closest chooses among candidates that are not equal to a value.
+func (m *matching) closest(want value, tried []result) result {
+	var best result
+	for _, r := range tried {
+		if !r.candidate.used && (want.kind == numberKind || r.outcome.share >= m.least) && (best.candidate == nil || r.outcome.share > best.outcome.share) {
+			best = r
+		}
+	}
+	if best.candidate != nil {
+		best.candidate.used = true
+	}
+	return best
+}
+
+// otherKind chooses a candidate that is of another kind than a value, and seems to be there in its place.
+func (m *matching) otherKind(want value) result {
+	for _, c := range m.candidates {
+		if c.bare && c.own && !c.used && !want.comparable(c.value) && want.kind != pictureKind && c.value.kind != pictureKind {
+			c.used = true
+			return result{c, compare(want, c.value, m.tolerance)}
+		}
+	}
+	return result{}
+}
+
+// sectionShare is how much of a table or text must agree to be taken for the one that a section of the solution shows.
+const sectionShare = 0.25
+
+// comparer compares two notebooks.
+type comparer struct {
+	student, solution *side
+	tolerance         float64
+}
+
+func (c *comparer) run() []Comparison {
+	exhibits := c.solution.exhibits()
+	named := map[string]bool{}
+	for _, e := range exhibits {
+		named[e.variable] = e.variable != ""
+	}
+	list := []Comparison{}
+	rest := map[string]*matching{} // what is left of each section
+	count := map[string]int{}
+	for _, e := range exhibits {
+		m := rest[e.section]
+		switch {
+		case e.variable != "":
+			m = &matching{tolerance: c.tolerance, candidates: c.student.ofVariable(e.variable, c.solution.variables(e.cell, c.solution.facts[e.cell].Shown))}
+		case m == nil:
+			m = &matching{tolerance: c.tolerance, least: sectionShare, candidates: c.student.ofSection(e.section, named)}
+			rest[e.section] = m
+		}
+		for i, r := range m.match(e.values) {
+			key := e.variable
+			switch {
+			case key == "":
+				key = cmp.Or(e.section, "output")
+				count[key]++
+				key = fmt.Sprintf("%s #%d", key, count[key])
+			case i > 0:
+				key = fmt.Sprintf("%s #%d", key, i+1)
+			}
+			v := Comparison{Key: key, Section: e.section, Kind: string(e.values[i].kind), SolutionCell: c.solution.cells[e.cell].Number}
+			if r.candidate == nil {
+				v.Verdict = Missing
+				v.Note, v.Cell = c.student.why(e, e.values[i].kind)
+			} else {
+				c.fill(&v, r)
+			}
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// fill writes what comparing came to.
+func (c *comparer) fill(v *Comparison, r result) {
+	cell := &c.student.cells[r.candidate.cell]
+	v.Cell = cell.Number
+	v.Verdict = Match
+	notes := r.outcome.notes
+	if !r.outcome.equal {
+		v.Verdict = Differs
+		v.Differences, v.More = r.outcome.diffs, r.outcome.more
+		if name := failure(cell); name != "" {
+			notes = append(notes, "the cell ended in an error: "+name)
+		}
+	}
+	v.Note = strings.Join(notes, "; ")
+}
+
+// failure is the name of the error that a cell ended in, "" if it did not.
+func failure(c *notebook.Cell) string {
+	for _, o := range c.Outputs {
+		if o.Kind == notebook.Error {
+			return cmp.Or(clip(o.ErrorName), "error")
+		}
+	}
+	return ""
+}
