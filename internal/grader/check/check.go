@@ -2,8 +2,14 @@
 package check
 
 import (
+	"cmp"
+	"math/big"
+	"strings"
+
+	"tandem/internal/grader/code"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/rubric"
+	"tandem/internal/grader/sections"
 )
 
 // Status is what became of something that the rubric asks for.
@@ -14,7 +20,7 @@ const (
 	Found       Status = "found"
 	NotRun      Status = "not_run"     // it is there, but no cell that holds it was ever run
 	Failed      Status = "failed"      // it is there, but every run cell that holds it ended in an error
-	Placeholder Status = "placeholder" // the template's text stands there unchanged
+	Placeholder Status = "placeholder" // the template's text stands there unchanged, or what only keeps a place: x <- NULL, "[your answer]"
 	Missing     Status = "missing"
 )
 
@@ -32,7 +38,7 @@ type Item struct {
 type Completeness string
 
 // A section is complete if all its items are found, incomplete if none is, else partial. One that asks for nothing is complete if a cell of its own was
-// changed from the template and, if that is code, run.
+// changed from the template and, if that is code, run without an error; partial if it was changed only. In a section that has code, a code cell must be changed.
 const (
 	Complete   Completeness = "complete"
 	Partial    Completeness = "partial"
@@ -60,22 +66,151 @@ type CellError struct {
 
 // Findings are what layer 1 says of a notebook.
 type Findings struct {
-	Language  string      `json:"language"`
+	Language  string      `json:"language"` // r, python, or what the notebook calls any other
 	Sections  []Section   `json:"sections"` // in the order of the rubric
-	Items     []Item      `json:"items"`    // in the order of the rubric; what several sections ask for stands in each
+	Items     []Item      `json:"items"`    // required_variables of no section first, then by section; what several sections ask for stands in each
 	CodeCells int         `json:"code_cells"`
-	RunCells  int         `json:"run_cells"`   // of the code cells that are not empty
+	RunCells  int         `json:"run_cells"`   // of the code cells that are not empty; one that is blank or holds only comments is
 	RunShare  float64     `json:"run_share"`   // RunCells / CodeCells that are not empty; 0 if there are none
 	OutOfTurn bool        `json:"out_of_turn"` // execution counts do not ascend: run from top to bottom it may behave otherwise
 	Errors    []CellError `json:"errors"`
 	Unchanged float64     `json:"unchanged"` // share of the template's lines (that say anything) which stand unchanged; 0 without template
-	Added     int         `json:"added"`     // lines that are not the template's
-	Empty     bool        `json:"empty"`     // nothing was added to the template
+	Added     int         `json:"added"`     // lines that are not the template's; without template all that say anything
+	Empty     bool        `json:"empty"`     // nothing was added to the template; without template there are headings at most
 
 	// Completion is the share of the points of sections that are complete: CompletePoints / AllPoints. A rubric without sections has none (0 of 0).
 	CompletePoints float64 `json:"complete_points"`
 	AllPoints      float64 `json:"all_points"`
 }
 
+// maxValue is the length in characters of an error's message.
+const maxValue = 300
+
 // Run makes the checks. template may be nil.
-func Run(nb, template *notebook.Notebook, r *rubric.Rubric) *Findings { return &Findings{} }
+//
+// An item is looked for in its section's cells, then in the whole notebook. What the template gives is found like anything else, once its cell was run:
+// a placeholder is only what keeps a place (NULL, None, ____, TODO, no answer) and, where the template has the very line, any value that nothing computes.
+func Run(nb, template *notebook.Notebook, r *rubric.Rubric) *Findings {
+	c := &checker{nb: nb, rubric: r, where: sections.Locate(nb, r), template: readTemplate(template)}
+	for i := range nb.Cells {
+		c.cells = append(c.cells, readCell(nb, i))
+	}
+	f := &Findings{Language: string(nb.Language), Sections: []Section{}, Items: []Item{}, Errors: []CellError{}}
+	if nb.Language == notebook.Other {
+		f.Language = cmp.Or(nb.Kernel, f.Language)
+	}
+	c.countCells(f)
+	f.Unchanged, f.Added = c.template.compare(nb)
+	f.Empty = f.Added == 0
+	if template == nil {
+		f.Empty = c.saysNothing()
+	}
+	f.Items = append(f.Items, c.required()...)
+
+	complete, all := new(big.Rat), new(big.Rat)
+	for i := range r.Sections {
+		s := &r.Sections[i]
+		items := c.items(s)
+		found := c.section(s, items)
+		points := s.Points
+		if points == nil {
+			points = big.NewRat(1, 1)
+		}
+		found.Points, _ = points.Float64()
+		all.Add(all, points)
+		if found.Completeness == Complete {
+			complete.Add(complete, points)
+		}
+		f.Items = append(f.Items, items...)
+		f.Sections = append(f.Sections, found)
+	}
+	f.CompletePoints, _ = complete.Float64()
+	f.AllPoints, _ = all.Float64()
+	return f
+}
+
+// checker reads one notebook.
+type checker struct {
+	nb       *notebook.Notebook
+	rubric   *rubric.Rubric
+	where    *sections.Map
+	template *template
+	cells    []cell
+}
+
+// cell is a cell and what its code does.
+type cell struct {
+	*notebook.Cell
+	code   bool
+	facts  *code.Facts // of code
+	lines  []string    // of the source
+	failed bool        // an output is an error
+}
+
+func readCell(nb *notebook.Notebook, i int) cell {
+	c := cell{Cell: &nb.Cells[i], lines: strings.Split(nb.Cells[i].Source, "\n"), facts: &code.Facts{}}
+	if c.code = c.Kind == notebook.Code; c.code {
+		c.facts = code.Analyse(nb.Language, c.Source)
+	}
+	for _, o := range c.Outputs {
+		c.failed = c.failed || o.Kind == notebook.Error
+	}
+	return c
+}
+
+// empty reports whether a code cell holds no code.
+func (c *cell) empty() bool { return c.facts.Lines == 0 }
+
+// countCells counts what was run, in which order, and what failed.
+func (c *checker) countCells(f *Findings) {
+	full, last := 0, 0
+	for _, cell := range c.cells {
+		if !cell.code {
+			continue
+		}
+		f.CodeCells++
+		if !cell.empty() {
+			full++
+			if cell.Ran() {
+				f.RunCells++
+			}
+		}
+		if cell.Count > 0 {
+			f.OutOfTurn = f.OutOfTurn || cell.Count <= last
+			last = cell.Count
+		}
+		for _, o := range cell.Outputs {
+			if o.Kind == notebook.Error {
+				f.Errors = append(f.Errors, CellError{Cell: cell.Number, Name: o.ErrorName, Value: cut(o.ErrorValue, maxValue)})
+			}
+		}
+	}
+	if full > 0 {
+		f.RunShare = float64(f.RunCells) / float64(full)
+	}
+}
+
+// cut shortens a text to a number of characters.
+func cut(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n == most {
+			return s[:i]
+		}
+		n++
+	}
+	return s
+}
+
+// saysNothing reports whether there is no code and no text but headings.
+func (c *checker) saysNothing() bool {
+	for _, cell := range c.cells {
+		if cell.code && !cell.empty() {
+			return false
+		}
+		if !cell.code && answerWords(cell.lines, c.template) > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package check
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+
+	"tandem/internal/grader/notebook"
+)
+
+// template is the lines that the class was given. Without a template there are none.
+type template struct {
+	given bool
+	lines map[string]int  // trimmed line → how often
+	texts map[string]bool // words of a line of prose, joined by blanks
+}
+
+func readTemplate(nb *notebook.Notebook) *template {
+	t := &template{lines: map[string]int{}, texts: map[string]bool{}}
+	if nb == nil {
+		return t
+	}
+	t.given = true
+	for _, c := range nb.Cells {
+		for line := range strings.SplitSeq(c.Source, "\n") {
+			if !says(line) {
+				continue
+			}
+			t.lines[strings.TrimSpace(line)]++
+			if c.Kind != notebook.Code {
+				t.texts[strings.Join(splitWords(line), " ")] = true
+			}
+		}
+	}
+	return t
+}
+
+// has reports whether the template has the line.
+func (t *template) has(line string) bool { return t.lines[strings.TrimSpace(line)] > 0 }
+
+// says reports whether a line says anything: blank ones, brackets and rules do not.
+func says(line string) bool {
+	return strings.ContainsFunc(line, func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) })
+}
+
+// compare counts lines, each as often as it stands: the share of the template's that the notebook has, and how many of the notebook's the template has not.
+func (t *template) compare(nb *notebook.Notebook) (unchanged float64, added int) {
+	left := map[string]int{}
+	all := 0
+	for line, n := range t.lines {
+		left[line] = n
+		all += n
+	}
+	same := 0
+	for _, c := range nb.Cells {
+		for line := range strings.SplitSeq(c.Source, "\n") {
+			if !says(line) {
+				continue
+			}
+			if line = strings.TrimSpace(line); left[line] > 0 {
+				left[line]--
+				same++
+			} else {
+				added++
+			}
+		}
+	}
+	if all > 0 {
+		unchanged = float64(same) / float64(all)
+	}
+	return unchanged, added
+}
+
+var (
+	// noValue is what stands behind an assignment that is still to be written.
+	noValue = regexp.MustCompile(`(?i)^(?:NULL|None|NA|NA_\w+_|NaN|\.\.\.|…|Ellipsis|pass|np\.nan|float\(['"]nan['"]\)|['"]?\W*(?:todo|fixme|tbd|your[ _](?:code|answer|value)(?:[ _](?:goes[ _])?here)?|fill[ _]?(?:this[ _]?)?in|replace[ _]me)\b.*)$`)
+	// blank is a gap to be filled in.
+	blank = regexp.MustCompile(`(?:^|[^\w.])_{2,}(?:[^\w]|$)`)
+	// literal is a value that nothing computes.
+	literal = regexp.MustCompile(`^(?:[-+]?[\d.][\w.+-]*|"[^"]*"|'[^']*'|TRUE|FALSE|True|False|\[\s*\]|\{\s*\}|\(\s*\)|(?:c|list|tibble|data\.frame|dict|set|tuple|pd\.DataFrame|pandas\.DataFrame|pd\.Series)\(\s*\)|(?:numeric|character|integer|logical)\(0?\))$`)
+)
+
+// keepsPlace reports whether a line that assigns a variable gives it no value yet.
+func (t *template) keepsPlace(line, variable string) bool {
+	value, comment, ok := assignedValue(line, variable)
+	switch {
+	case !ok:
+		return false
+	case noValue.MatchString(value), blank.MatchString(value):
+		return true
+	case value == "":
+		// "x <- # your code" waits for the next line; so does a value that begins there.
+		return comment && t.has(line)
+	}
+	return t.has(line) && literal.MatchString(value)
+}
+
+// assignedValue cuts what stands behind "variable <-" or "variable =" on a line, without its comment.
+func assignedValue(line, variable string) (value string, comment, ok bool) {
+	var quote rune
+	for i, c := range line {
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'' || c == '`':
+			quote = c
+		case c == '#' && !comment:
+			line, comment = line[:i], true
+		}
+		if comment {
+			break
+		}
+	}
+	rest := strings.TrimSpace(line)
+	for rest != "" {
+		i := strings.Index(rest, variable)
+		if i < 0 {
+			return "", false, false
+		}
+		rest = strings.TrimLeft(rest[i+len(variable):], "`\"' \t")
+		// An annotation stands between a name and its value.
+		if after, annotated := strings.CutPrefix(rest, ":"); annotated && !strings.HasPrefix(after, "=") {
+			if j := strings.IndexByte(after, '='); j >= 0 {
+				rest = after[j:]
+			}
+		}
+		for _, arrow := range []string{"<<-", "<-", ":=", "="} {
+			if v, found := strings.CutPrefix(rest, arrow); found && !strings.HasPrefix(v, "=") {
+				v, _, _ = strings.Cut(v, ";")
+				return strings.TrimSpace(v), comment, true
+			}
+		}
+	}
+	return "", false, false
+}
