@@ -121,7 +121,7 @@ func (r *reader) readBundle(data value) (Output, bool) {
 			continue
 		}
 		if i > 0 {
-			r.withoutPictures()
+			o.Images += r.withoutPictures()
 		}
 		if len(r.buf) > 0 {
 			o.Text = r.take(r.limits.Output)

@@ -1,0 +1,86 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+
+	"tandem/internal/jobs"
+)
+
+// measure makes a submission of a file: it reads it once, for the hash. The error is that of an archive that is not safe to read on; what is wrong
+// with this file alone is the submission's Problem.
+func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) {
+	s := &Submission{Size: f.size}
+	s.read = func() ([]byte, error) { return f.read(limits) }
+	if f.source.archived == nil && f.size > limits.notebook {
+		s.Problem = tooLarge(f.size, limits)
+		return s, nil
+	}
+	hash := sha256.New()
+	n, err := f.copy(hash, limits)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if f.source.archived != nil {
+		if n > limits.small && n/limits.ratio > f.packed {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "%s is not safe to read: it is a ZIP bomb, with an entry that unpacks to more than %d times its size; unpack it by hand if you trust it, and name the folder", f.source.typed, limits.ratio)
+		}
+		if f.source.left -= n; f.source.left < 0 {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "%s unpacks to more than %s of notebooks; split it", f.source.typed, mebibytes(limits.total))
+		}
+	}
+	switch {
+	case n > limits.notebook:
+		s.Size = max(s.Size, n)
+		s.Problem = tooLarge(s.Size, limits)
+	case err != nil:
+		s.Problem = unreadable(err)
+	default:
+		s.Size = n
+		s.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	}
+	return s, nil
+}
+
+// copy reads the file, but no more than one byte above the limit, whatever size the archive promises.
+func (f *file) copy(w io.Writer, limits limits) (int64, error) {
+	r, err := f.open()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	return io.Copy(w, io.LimitReader(r, limits.notebook+1))
+}
+
+func (f *file) read(limits limits) ([]byte, error) {
+	var data bytes.Buffer
+	data.Grow(int(min(max(f.size, 0), limits.notebook)) + bytes.MinRead)
+	n, err := f.copy(&data, limits)
+	switch {
+	case n > limits.notebook:
+		return nil, tooLarge(n, limits)
+	case err != nil:
+		return nil, unreadable(err)
+	}
+	return data.Bytes(), nil
+}
+
+func tooLarge(size int64, limits limits) error {
+	return jobs.Errorf(jobs.CodeInvalid, "the notebook is larger than allowed (%s; at most %s): clear the outputs that hold pictures or data, and save it again", mebibytes(size), mebibytes(limits.notebook))
+}
+
+func unreadable(err error) error {
+	return jobs.Errorf(jobs.CodeInvalid, "the notebook cannot be read; mend what is wrong with the file, or get it again: %w", withoutPath(err))
+}
+
+// mebibytes writes a size so that one byte more than the limit is not written as the limit.
+func mebibytes(n int64) string {
+	if n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)+0.05)
+}
