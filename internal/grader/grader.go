@@ -8,35 +8,20 @@ import (
 	"time"
 
 	"tandem/internal/grader/report"
-	"tandem/internal/grader/rubric"
 	"tandem/internal/jobs"
 )
-
-// Inputs are the instructor's files.
-type Inputs struct {
-	Rubric   string // path of the rubric
-	Solution string // path of the solution's notebook
-	Template string // path of the template's notebook, "" if there is none
-}
-
-// Assignment is what the class shares.
-type Assignment struct {
-	Rubric *rubric.Rubric
-}
-
-// Load reads the instructor's files. Nothing else is needed to find what is wrong with them; errors are of code [jobs.CodeInvalid] and name the file.
-func Load(in Inputs) (*Assignment, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "grading is not built yet")
-}
-
-// Models are the models that the assignment asks, canonical names, each once.
-func (a *Assignment) Models() []string { return nil }
 
 // Model is what is known of a model before it is asked.
 type Model struct {
 	ContextTokens int    // smallest context of its workers; 0 if not known
 	Digest        string // of the model file; "" if not known or if its workers differ
 }
+
+// What [Options.Only] may say.
+const (
+	OnlyFailed = "failed" // submissions with a request that failed
+	OnlyReview = "review" // those that need review since an answer is missing
+)
 
 // Options are how a class is graded.
 type Options struct {
@@ -50,8 +35,8 @@ type Options struct {
 	Deadline   time.Time        // of the jobs; zero: none
 	Models     map[string]Model // by canonical name
 	Resume     bool             // go on with what Out holds; without it a folder that holds a ledger is refused
-	Only       string           // "", "failed" or "review": which submissions are asked about again (with Resume)
-	Student    string           // pseudonym: this one alone is graded, anew (with Resume)
+	Only       string           // "", [OnlyFailed] or [OnlyReview]: which submissions are asked about again, beside those that are not done yet (with Resume)
+	Student    string           // pseudonym: this one alone is asked about, anew (with Resume)
 	WithoutAsk bool             // layers 1 and 2 only: every submission needs review, with its range
 	Notice     string           // for the reports: what a reader must know of the models
 	Now        func() time.Time // for tests; default time.Now
@@ -104,27 +89,4 @@ type ModelPlan struct {
 type ProblemPlan struct {
 	ID      string `json:"id"`
 	Problem string `json:"problem"`
-}
-
-// Grading is a class being graded. It holds no notebooks: they are read when needed.
-type Grading struct{}
-
-// Open collects the submissions, makes the checks of layers 1 and 2 and reads the ledger. Nothing is sent. Close it.
-func Open(ctx context.Context, a *Assignment, o Options) (*Grading, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "grading is not built yet")
-}
-
-// Close releases files and the lock on the folder.
-func (g *Grading) Close() error { return nil }
-
-// Batch is the name of the jobs' batch.
-func (g *Grading) Batch() string { return "" }
-
-// Plan says what Run would send.
-func (g *Grading) Plan() (*Plan, error) { return &Plan{}, nil }
-
-// Run asks, scores and writes reports, each as soon as it can be, and the class's at the end and now and then before. It returns the class's record; when ctx ends first, its cause, after what came was
-// written: a later run with Resume goes on from there. tell may be nil.
-func (g *Grading) Run(ctx context.Context, models Answerer, tell func(Event)) (*report.Class, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "grading is not built yet")
 }

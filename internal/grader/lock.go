@@ -1,0 +1,29 @@
+package grader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"tandem/internal/jobs"
+)
+
+// lockFile keeps two runs out of one folder. It stays there; the lock on it ends with the process, however that ends.
+const lockFile = "grading.lock"
+
+// lock takes the folder for this process, until the file is closed. path is what the user calls the folder.
+func lock(root *os.Root, path string) (*os.File, error) {
+	f, err := root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock folder %s: %w", path, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "another run is grading into %s; wait for it, stop it, or name another folder with --out", path)
+		}
+		return nil, fmt.Errorf("lock folder %s: %w", path, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,47 @@
+package grader
+
+import "tandem/internal/grader/rubric"
+
+// judges are the two that each submission goes to.
+var judges = [...]rubric.Judge{rubric.JudgeCode, rubric.JudgeFeedback}
+
+// Plan says what Run would send.
+func (g *Grading) Plan() (*Plan, error) {
+	p := &Plan{Submissions: len(g.submissions), Warnings: g.warnings}
+	for _, s := range g.submissions {
+		if s.problem != nil {
+			p.Failed++
+			p.Problems = append(p.Problems, ProblemPlan{ID: s.file.ID, Problem: s.problem.Error()})
+		}
+	}
+	if g.o.WithoutAsk {
+		return p, nil
+	}
+	for i, judge := range judges {
+		m := ModelPlan{Model: g.a.model(judge), Judge: string(judge)}
+		for _, s := range g.submissions {
+			if len(s.requests) > 0 {
+				m.add(s.requests[i])
+			}
+		}
+		p.Models = append(p.Models, m)
+	}
+	return p, nil
+}
+
+// add counts a request. One that was asked and is not answered yet is sent, in case it was not.
+func (m *ModelPlan) add(q *request) {
+	switch {
+	case q.settled():
+		m.Reused++
+	case !q.held:
+		m.Jobs++
+		m.SharedTokens = q.sharedTokens // the same for the whole class
+		m.OwnTokens += q.ownTokens
+		m.LongestOwn = max(m.LongestOwn, q.ownTokens)
+		m.AnswerTokens += q.answerTokens
+		if q.cut > 0 {
+			m.Cut++
+		}
+	}
+}
