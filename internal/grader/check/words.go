@@ -72,25 +72,22 @@ func prose(source []string, cell int, paragraph *int, t *template) []line {
 			continue
 		}
 		l := line{cell: cell, words: splitWords(s), heading: atxHeading.MatchString(s), template: t.has(s), asks: strings.ContainsAny(s, "?？")}
+		mark := numbered.FindString(s)
+		mark += label.FindString(s[len(mark):])
 		if l.number, l.numberWords = labelNumber(s); l.number > 0 {
 			*paragraph++
 		}
 		l.paragraph = *paragraph
-		l.from = t.prefix(l.words)
-		if l.template {
-			l.from = len(l.words)
-		}
-		if m := label.FindString(s); m != "" {
-			l.from = max(l.from, len(splitWords(m)))
-			l.place = l.from >= len(l.words)
-		}
-		rest := l.words[min(l.from, len(l.words)):]
-		if l.template {
-			rest = l.words[len(splitWords(label.FindString(s))):]
-		}
-		if place.MatchString(strings.Join(rest, " ")) || len(l.words) == 0 && strings.ContainsAny(s, "._…") {
+		marked := len(splitWords(mark))
+		said := strings.Join(l.words[marked:], " ")
+		switch {
+		case place.MatchString(said), said == "" && (marked > 0 || strings.ContainsAny(s, "._…")):
 			l.place = true
 			l.from = len(l.words)
+		case l.template:
+			l.from = len(l.words)
+		default:
+			l.from = max(marked, t.prefix(l.words))
 		}
 		list = append(list, l)
 	}
