@@ -51,7 +51,7 @@ func (c *checker) item(kind, name, section string) Item {
 	inside := c.where.Cells[section]
 	outside := make([]int, 0, len(c.cells))
 	for i := range c.cells {
-		if !slices.Contains(inside, i) {
+		if section == "" || c.where.Of(i) != section {
 			outside = append(outside, i)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"tandem/internal/grader/notebook"
 )
@@ -76,6 +77,8 @@ var (
 	noValue = regexp.MustCompile(`(?i)^(?:NULL|None|NA|NA_\w+_|NaN|\.\.\.|…|Ellipsis|pass|np\.nan|float\(['"]nan['"]\)|['"]?\W*(?:todo|fixme|tbd|your[ _](?:code|answer|value)(?:[ _](?:goes[ _])?here)?|fill[ _]?(?:this[ _]?)?in|replace[ _]me)\b.*)$`)
 	// blank is a gap to be filled in.
 	blank = regexp.MustCompile(`(?:^|[^\w.])_{2,}(?:[^\w]|$)`)
+	// target is another variable between a variable and its value, as in x = y = value.
+	target = regexp.MustCompile(`^\s*[\pL.][\pL\pN._]*\s*(?:<<?-|=)`)
 	// literal is a value that nothing computes.
 	literal = regexp.MustCompile(`^(?:[-+]?[\d.][\w.+-]*|"[^"]*"|'[^']*'|TRUE|FALSE|True|False|\[\s*\]|\{\s*\}|\(\s*\)|(?:c|list|tibble|data\.frame|dict|set|tuple|pd\.DataFrame|pandas\.DataFrame|pd\.Series)\(\s*\)|(?:numeric|character|integer|logical)\(0?\))$`)
 )
@@ -119,7 +122,11 @@ func assignedValue(line, variable string) (value string, comment, ok bool) {
 		if i < 0 {
 			return "", false, false
 		}
+		before, _ := utf8.DecodeLastRuneInString(rest[:i])
 		rest = strings.TrimLeft(rest[i+len(variable):], "`\"' \t")
+		if strings.ContainsRune("._$@", before) || unicode.IsLetter(before) || unicode.IsDigit(before) {
+			continue // the end of another name
+		}
 		// An annotation stands between a name and its value.
 		if after, annotated := strings.CutPrefix(rest, ":"); annotated && !strings.HasPrefix(after, "=") {
 			if j := strings.IndexByte(after, '='); j >= 0 {
@@ -129,6 +136,9 @@ func assignedValue(line, variable string) (value string, comment, ok bool) {
 		for _, arrow := range []string{"<<-", "<-", ":=", "="} {
 			if v, found := strings.CutPrefix(rest, arrow); found && !strings.HasPrefix(v, "=") {
 				v, _, _ = strings.Cut(v, ";")
+				for m := target.FindString(v); m != "" && !strings.HasPrefix(v[len(m):], "="); m = target.FindString(v) {
+					v = v[len(m):]
+				}
 				return strings.TrimSpace(v), comment, true
 			}
 		}

@@ -95,10 +95,7 @@ func (m *matcher) longest(names []label, h label) int {
 	one := -1
 	var in []int
 	for s, n := range names {
-		if len(n.words) == 1 && len(n.words[0]) < 3 {
-			continue // "a" and "R" say too little
-		}
-		if contains(h.words, n.plain) || contains(h.words, n.words) {
+		if contains(h.words, n.plain) && telling(n.plain) || contains(h.words, n.words) && telling(n.words) {
 			in = append(in, s)
 			if one < 0 || len(n.words) > len(names[one].words) {
 				one = s
@@ -112,3 +109,6 @@ func (m *matcher) longest(names []label, h label) int {
 	}
 	return one
 }
+
+// telling reports whether words say enough to be looked for within a heading: "a" and "R" do not.
+func telling(words []string) bool { return len(words) > 1 || len(words) == 1 && len(words[0]) > 2 }

@@ -81,6 +81,7 @@ func TestHeadings(t *testing.T) {
 		{"Part 2", "## Part 3", false},
 		{"Café", "## Cafe", false},
 		{"Join", "##", false},
+		{"Part 2: R", "## What R can do", false},
 	} {
 		m := sections.Locate(cells("intro", c.text), named(c.section))
 		if got := m.Of(1) == "a"; got != c.want || m.Of(0) != "" {
