@@ -11,14 +11,26 @@ package() {
     apt/node) echo nodejs ;;
     apt/systemd-analyze) echo systemd ;;
     brew/npm) echo node ;;
-    apt/npm | apt/openssl | apt/shellcheck | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
+    brew/chromium) echo google-chrome ;;
+    apt/chromium | apt/npm | apt/openssl | apt/shellcheck | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
     *) return 1 ;; # no package: the caller is told
   esac
 }
 
+# there reports whether a command exists. For chromium its relatives do, too, and a Mac's are no commands (as in test/pages).
+there() {
+  local names=("$1") name
+  [ "$1" != chromium ] || names+=(chromium-browser google-chrome google-chrome-stable
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" /Applications/Chromium.app/Contents/MacOS/Chromium)
+  for name in "${names[@]}"; do
+    command -v "$name" >/dev/null && return
+  done
+  return 1
+}
+
 missing=()
 for command in "$@"; do
-  command -v "$command" >/dev/null || missing+=("$command")
+  there "$command" || missing+=("$command")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 

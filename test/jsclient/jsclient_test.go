@@ -4,13 +4,10 @@ package jsclient
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"tandem/internal/app"
 	"tandem/internal/jobs"
 	"tandem/internal/standin"
+	"tandem/test/npm"
 )
 
 // step is one line that the grader prints.
@@ -36,7 +34,7 @@ type step struct {
 }
 
 func TestGrader(t *testing.T) {
-	install(t)
+	npm.Install(t)
 	steps := grade(t, startSystem(t))
 
 	s := steps["await"]
@@ -114,23 +112,6 @@ func grade(t *testing.T, natsURL string) map[string]step {
 		steps[s.Step] = s
 	}
 	return steps
-}
-
-// install has npm fetch what package-lock.json names, unless it is there.
-func install(t *testing.T) {
-	t.Helper()
-	sum := sha256.Sum256([]byte(read(t, "package-lock.json")))
-	want, mark := hex.EncodeToString(sum[:]), filepath.Join("node_modules", ".installed")
-	if have, err := os.ReadFile(mark); err == nil && string(have) == want {
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), "npm", "ci")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v; it needs node 20 or later, npm, and a package registry that it can reach\n%s", err, out)
-	}
-	if err := os.WriteFile(mark, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func read(t *testing.T, name string) string {

@@ -25,7 +25,7 @@ var pageFiles embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"points": number, "words": words, "chip": chipOf, "seconds": seconds, "rate": rate, "share": share, "count": count, "list": list, "clock": clock,
-	"signed": signed, "bar": newBar, "join": func(list []string) string { return strings.Join(list, " and ") },
+	"signed": signed, "size": func(n int) string { return size(int64(n)) }, "bar": newBar, "join": func(list []string) string { return strings.Join(list, " and ") },
 }).ParseFS(pageFiles, "page/*"))
 
 // render makes a page. Whatever text came into it, the page as a whole holds no character that acts: html/template knows markup, not control characters.
@@ -121,6 +121,18 @@ func rate(perSecond float64) string {
 		return none
 	}
 	return strconv.FormatFloat(perSecond, 'f', 1, 64) + " tok/s"
+}
+
+// size writes a number of bytes.
+func size(n int64) string {
+	switch v := float64(n); {
+	case v < 1e6:
+		return number(v/1e3) + " kB"
+	case v < 1e9:
+		return number(v/1e6) + " MB"
+	default:
+		return number(v/1e9) + " GB"
+	}
 }
 
 // share writes a share from 0 to 1 in whole percents.

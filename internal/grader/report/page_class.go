@@ -123,7 +123,7 @@ func metrics(models []tally.Model) sheet {
 		if m.States == 0 {
 			return none
 		}
-		return fmt.Sprintf("%d (%.1f MB)", m.States, float64(m.StateBytes)/1e6)
+		return fmt.Sprintf("%d, %s", m.States, size(m.StateBytes))
 	})
 	line("Hand-overs that failed", func(m tally.Model) string { return counts(m.HandoverFailures) })
 	return s

@@ -176,7 +176,7 @@ func computed(parts []partView) sheet {
 		if p.Cut == 0 {
 			return none
 		}
-		return count(p.Cut, "byte", "bytes")
+		return size(int64(p.Cut))
 	})
 	line("Why this way", func(p *Part) string { return p.Decision })
 	line("Warnings", func(p *Part) string { return strings.Join(p.Warnings, "; ") })
