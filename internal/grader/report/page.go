@@ -24,8 +24,10 @@ import (
 var pageFiles embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"points": number, "words": words, "chip": chipOf, "seconds": seconds, "rate": rate, "share": share, "count": count, "list": list, "clock": clock,
-	"signed": signed, "size": func(n int) string { return size(int64(n)) }, "bar": newBar, "join": func(list []string) string { return strings.Join(list, " and ") },
+	"points": number, "words": words, "chip": chipOf, "seconds": seconds, "rate": rate, "share": share, "count": count, "list": list, "clock": clock, "signed": signed, "bar": newBar,
+	"size":         func(n int) string { return size(int64(n)) },
+	"join":         func(list []string) string { return strings.Join(list, " and ") },
+	"alternatives": func(name string) []string { return strings.Split(name, "|") }, // left_join|merge
 }).ParseFS(pageFiles, "page/*"))
 
 // render makes a page. Whatever text came into it, the page as a whole holds no character that acts: html/template knows markup, not control characters.
@@ -136,7 +138,7 @@ func size(n int64) string {
 }
 
 // share writes a share from 0 to 1 in whole percents.
-func share(v float64) string { return strconv.Itoa(int(math.Round(100*v))) + " %" }
+func share(v float64) string { return strconv.Itoa(int(math.Round(100*v))) + "\u00a0%" }
 
 // signed writes a change of points: +0.5, −1, ±0.
 func signed(v float64) string {

@@ -67,12 +67,13 @@ type histogramBar struct {
 	From, To       int // percent
 	X, Y           float64
 	Width, Height  float64
+	Left           float64 // where its tenth begins
 	Middle, Number float64 // where its number stands
 }
 
 // The drawing of a histogram: ten bars above a line, with room for numbers above and below.
 const (
-	barsLeft, barsWidth = 8.0, 344.0
+	barsLeft, barsWidth = 14.0, 332.0
 	barsTop, barsHeight = 22.0, 130.0
 )
 
@@ -85,7 +86,7 @@ func histogram(tenths [10]int) []histogramBar {
 		bars = append(bars, histogramBar{
 			Count: n, From: 10 * i, To: 10*i + 10,
 			X: hundredths(barsLeft + step*float64(i) + 2), Y: hundredths(barsTop + barsHeight - height), Width: step - 4, Height: hundredths(height),
-			Middle: hundredths(barsLeft + step*(float64(i)+0.5)), Number: hundredths(barsTop + barsHeight - height - 6),
+			Left: hundredths(barsLeft + step*float64(i)), Middle: hundredths(barsLeft + step*(float64(i)+0.5)), Number: hundredths(barsTop + barsHeight - height - 6),
 		})
 	}
 	return bars
