@@ -39,7 +39,7 @@ type Options struct {
 	Student    string           // pseudonym: this one alone is asked about, anew (with Resume)
 	WithoutAsk bool             // layers 1 and 2 only: every submission needs review, with its range
 	Notice     string           // for the reports: what a reader must know of the models
-	Now        func() time.Time // for tests; default time.Now
+	Now        func() time.Time // for tests, called by several goroutines; default time.Now
 }
 
 // Answerer has models do jobs. The queue does it, and so does one Ollama by itself.

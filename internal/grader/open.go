@@ -34,7 +34,7 @@ type Grading struct {
 	roster  *intake.Roster
 	class   *intake.Class
 	builder *ask.Builder
-	prompts string // hash of the templates
+	prompts string // hash of what all prompts have in common, "" if nothing is asked
 
 	submissions []*submission // in the order of the class
 	warnings    []string
@@ -132,7 +132,10 @@ func (g *Grading) openPrompts() (err error) {
 	for _, judge := range judges {
 		limits[judge] = ask.Limits{ContextTokens: g.o.Models[g.a.model(judge)].ContextTokens}
 	}
-	g.builder, err = ask.NewBuilder(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template}, g.o.Prompts, limits)
+	if g.builder, err = ask.NewBuilder(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template}, g.o.Prompts, limits); err != nil {
+		return err
+	}
+	g.prompts, err = promptsSHA256(g.builder)
 	return err
 }
 
