@@ -7,12 +7,14 @@ package ask
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
 
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/grader/score"
 	"tandem/internal/jobs"
 )
 
@@ -51,77 +53,44 @@ type Prompt struct {
 }
 
 // Job makes the request a job: Prompt = Shared + Own, SharedPrefix = len(Shared), temperature 0, seed 1. User, batch, ids, class and plan are the caller's.
-func (p *Prompt) Job() *jobs.Job { return &jobs.Job{} }
-
-// EstimateTokens estimates a prompt's length in tokens: bytes / 3.2, rounded up, plus 16 a turn.
-func (p *Prompt) EstimateTokens() (shared, own int) { return 0, 0 }
-
-// Builder makes the prompts of an assignment.
-type Builder struct{}
-
-// NewBuilder reads the templates: those in dir (code.md, feedback.md), the project's own where one is missing or dir is "". A template is Go text/template with two definitions,
-// "system" and "shared", and one, "student"; only the last sees the student's part. Errors name file and line.
-func NewBuilder(a Assignment, dir string, limits map[rubric.Judge]Limits) (*Builder, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "prompts are not built yet")
+func (p *Prompt) Job() *jobs.Job {
+	return &jobs.Job{
+		V: jobs.Version, Model: p.Model, System: p.System, Prompt: p.Shared + p.Own, SharedPrefix: len(p.Shared), Format: p.Format,
+		Options: jobs.Options{Temperature: new(0.0), Seed: new(int64(1)), NumPredict: new(p.Tokens)},
+	}
 }
 
-// WriteTemplates writes the project's own templates into a folder, to be changed. It overwrites nothing.
-func WriteTemplates(dir string) error {
-	return jobs.Errorf(jobs.CodeInvalid, "prompts are not built yet")
+// What a prompt is estimated by. English and code have 3 to 4 bytes a token in the vocabularies of Qwen and GPT models; 2.5 is what no real class goes below, by which prompts are made to fit.
+const (
+	bytesPerToken = 3.2
+	fitPerToken   = 2.5
+	turnTokens    = 16 // that a chat template adds to a turn, about
+)
+
+// EstimateTokens estimates a prompt's length in tokens: bytes / 3.2, rounded up, plus 16 a turn. The turns of system and user begin in the shared part, the model's after the own.
+func (p *Prompt) EstimateTokens() (shared, own int) {
+	turns := 1
+	if p.System != "" {
+		turns = 2
+	}
+	return estimate(len(p.System)+len(p.Shared)) + turns*turnTokens, estimate(len(p.Own)) + turnTokens
 }
 
-// Prompt makes one request about a submission.
-func (b *Builder) Prompt(kind rubric.Judge, s Subject) (*Prompt, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "prompts are not built yet")
+func estimate(bytes int) int { return int(math.Ceil(float64(bytes) / bytesPerToken)) }
+
+// maxProblem is how many bytes of a problem a model is told.
+const maxProblem = 400
+
+// againText is what an own part ends with when a model is asked again.
+const againText = "\nYour last answer was not accepted: %s.\nAnswer again, JSON only, shorter.\n"
+
+// Again is the same request once more after an answer that did not pass: the own part ends with what was wrong with it. All before that stays as it was, so that an engine need not compute it again.
+func (p *Prompt) Again(problem error) *Prompt {
+	said := strings.Join(strings.Fields(safe(problem.Error())), " ")
+	if len(said) > maxProblem {
+		said = said[:boundary(said, maxProblem-len("…"))] + "…"
+	}
+	again := *p
+	again.Own += fmt.Sprintf(againText, strings.TrimRight(said, "."))
+	return &again
 }
-
-// Again is the same request once more after an answer that did not pass: the own part ends with what was wrong with it.
-func (p *Prompt) Again(problem error) *Prompt { return p }
-
-// Answer is what a model said, checked.
-type Answer struct {
-	Criteria     []Judged      `json:"criteria"`               // in the order of the rubric, each criterion of the judge once
-	Issues       []Issue       `json:"issues,omitempty"`       // code analysis: what is wrong in the code
-	Summary      string        `json:"summary,omitempty"`      // feedback, two or three sentences
-	Strengths    []string      `json:"strengths,omitempty"`    // feedback
-	Improvements []Improvement `json:"improvements,omitempty"` // feedback, most important first
-	Question     string        `json:"question,omitempty"`     // feedback: one to think about next
-}
-
-// Judged is one criterion.
-type Judged struct {
-	ID       string        `json:"id"`
-	Verdict  score.Verdict `json:"verdict"`
-	Evidence string        `json:"evidence"` // the line or sentence it rests on
-}
-
-// Issue is something wrong in the code.
-type Issue struct {
-	Where string `json:"where"` // cell or line
-	What  string `json:"what"`
-	Fix   string `json:"fix"`
-}
-
-// Improvement is something to mend.
-type Improvement struct {
-	What    string `json:"what"`
-	Why     string `json:"why"`
-	How     string `json:"how"`
-	Example string `json:"example"`
-}
-
-// Parse checks a model's text: JSON, by the schema, every criterion of the judge exactly once. The error says what to do better, for the model and for a person, and quotes none of
-// the student's text. finish is the result's finish_reason: "length" means that the answer was cut off.
-func Parse(kind rubric.Judge, r *rubric.Rubric, text, finish string) (*Answer, error) {
-	return nil, jobs.Errorf(jobs.CodeInvalid, "answers are not built yet")
-}
-
-// Flag is something in a notebook that reads like an instruction to the grader, or like an attempt to leave the fence.
-type Flag struct {
-	Cell  int    `json:"cell"`
-	Kind  string `json:"kind"`  // instruction, points, role, fence, chat_token, hidden
-	Quote string `json:"quote"` // at most 120 characters around it
-}
-
-// Flags looks for them in sources and outputs, including what a reader does not see: HTML comments, zero-width and bidirectional characters.
-func Flags(nb *notebook.Notebook) []Flag { return nil }
