@@ -185,8 +185,8 @@ func (f *frame) grid() *grid {
 // that R or pandas broke, since it is wider than the line, is put together.
 func readFrame(lines []string) (value, int) {
 	g, read := readPart(lines)
-	if read == 0 {
-		return value{}, 0
+	if g == nil {
+		return value{kind: textKind, text: strings.Join(lines[:read], "\n")}, read
 	}
 	full := strings.HasSuffix(lines[0], `\`) || len(lines[0]) >= fullLine
 	for full && read < len(lines) {
@@ -195,7 +195,7 @@ func readFrame(lines []string) (value, int) {
 			skip = 1
 		}
 		next, n := readPart(lines[read+skip:])
-		if n == 0 || !g.continues(next) {
+		if next == nil || !g.continues(next) {
 			break
 		}
 		g.join(next)
@@ -225,7 +225,7 @@ const fullLine = 50
 // footer stands below a table of which R or pandas left out rows.
 var footer = regexp.MustCompile(`^(?:\[([\d,]+) rows x [\d,]+ columns\]| \[ reached .* omitted [\d,]+ rows \])$`)
 
-// readPart reads a data frame up to where it is broken.
+// readPart reads a data frame up to where it is broken. Without a frame the lines read are text, which no reader needs to try again.
 func readPart(lines []string) (*grid, int) {
 	if len(lines) < 2 || !strings.HasPrefix(lines[0], " ") || len(lines[0]) > maxWidth {
 		return nil, 0
@@ -262,7 +262,7 @@ func readPart(lines []string) (*grid, int) {
 	}
 	g := f.grid()
 	if !f.labels && f.index == 0 && !g.measures() {
-		return nil, 0
+		return nil, read
 	}
 	return g, read
 }

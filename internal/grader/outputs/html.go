@@ -241,7 +241,7 @@ func expand(rows [][]*htmlCell) (texts [][]string, heads [][]bool) {
 			}
 			c := row[next]
 			next++
-			text := strings.TrimSpace(c.text.String())
+			text := strings.Join(strings.FieldsFunc(c.text.String(), func(r rune) bool { return r <= ' ' }), " ")
 			for i := range min(c.across, len(from)-at) {
 				from[at+i] = hanging{text, c.head, c.under - 1}
 				line, head = append(line, text), append(head, c.head)

@@ -67,9 +67,28 @@ type candidate struct {
 // maxCandidates is how many values of the student's are compared with one of the solution's.
 const maxCandidates = 64
 
+// budget is the work that one comparison of notebooks may cost beside what it must, in cells of tables. It is far beyond what honest notebooks need.
+type budget int
+
+const fullBudget budget = 2_000_000
+
+// bytesPerCell is how much text is as much work as a cell.
+const bytesPerCell = 16
+
+// spend takes work from the budget, and reports whether there was any left.
+func (b *budget) spend(work int) bool {
+	left := *b > 0
+	*b -= budget(work)
+	return left
+}
+
 // add appends what a cell shows.
-func (s *side) add(list []*candidate, cell int, own, bare bool) []*candidate {
-	if len(list) >= maxCandidates || len(s.cells[cell].Outputs) == 0 {
+func (s *side) add(list []*candidate, cell int, own, bare bool, b *budget) []*candidate {
+	bytes := 0
+	for _, o := range s.cells[cell].Outputs {
+		bytes += len(o.Text) + len(o.HTML)
+	}
+	if len(list) >= maxCandidates || len(s.cells[cell].Outputs) == 0 || !b.spend(bytes/bytesPerCell+1) && len(list) > 0 {
 		return list
 	}
 	for _, v := range s.values(cell) {
@@ -80,7 +99,7 @@ func (s *side) add(list []*candidate, cell int, own, bare bool) []*candidate {
 
 // ofVariable lists what the student's cells show that show or assign a variable, the last cells first. A cell that assigns it and shows something else, and cells about the other variables that the
 // solution shows beside it, may hold an equal value; if not, they say nothing of this one.
-func (s *side) ofVariable(name string, beside []string) []*candidate {
+func (s *side) ofVariable(name string, beside []string, b *budget) []*candidate {
 	var own, others []int
 	for i := range s.code {
 		f := s.facts[i]
@@ -94,23 +113,23 @@ func (s *side) ofVariable(name string, beside []string) []*candidate {
 	}
 	var list []*candidate
 	for _, i := range slices.Backward(own) {
-		list = s.add(list, i, true, false)
+		list = s.add(list, i, true, false, b)
 	}
 	for _, i := range slices.Backward(others) {
-		list = s.add(list, i, false, false)
+		list = s.add(list, i, false, false, b)
 	}
 	return list
 }
 
 // ofSection lists what the student's cells of a section show, in their order; those of the whole notebook if it has no such section. Cells that show a variable
 // which is compared by its name may hold an equal value, too.
-func (s *side) ofSection(id string, named map[string]bool) []*candidate {
+func (s *side) ofSection(id string, named map[string]bool, b *budget) []*candidate {
 	whole := id != "" && len(s.sections.Cells[id]) == 0
 	var list []*candidate
 	for i := range s.code {
 		if whole || s.sections.Of(i) == id {
 			name, shown := s.key(i)
-			list = s.add(list, i, !named[name], !shown)
+			list = s.add(list, i, !named[name], !shown, b)
 		}
 	}
 	return list
@@ -121,6 +140,7 @@ type matching struct {
 	tolerance  float64
 	least      float64 // share that must agree for a value that is not equal to count as one gone wrong; numbers agree or not
 	candidates []*candidate
+	budget     *budget
 }
 
 // result is what the student has in the place of a value: nothing if candidate is nil.
@@ -137,6 +157,9 @@ func (m *matching) match(want []value) []result {
 		for _, c := range m.candidates {
 			if c.used || !w.comparable(c.value) {
 				continue
+			}
+			if !m.budget.spend(w.size()+c.value.size()) && len(tried[i]) > 0 {
+				break
 			}
 			r := result{c, compare(w, c.value, m.tolerance)}
 			if r.outcome.equal {
@@ -204,14 +227,16 @@ func (c *comparer) run() []Comparison {
 	}
 	list := []Comparison{}
 	rest := map[string]*matching{} // what is left of each section
+	left := new(fullBudget)
 	count := map[string]int{}
 	for _, e := range exhibits {
 		m := rest[e.section]
 		switch {
 		case e.variable != "":
-			m = &matching{tolerance: c.tolerance, candidates: c.student.ofVariable(e.variable, c.solution.variables(e.cell, c.solution.facts[e.cell].Shown))}
+			beside := c.solution.variables(e.cell, c.solution.facts[e.cell].Shown)
+			m = &matching{tolerance: c.tolerance, candidates: c.student.ofVariable(e.variable, beside, left), budget: left}
 		case m == nil:
-			m = &matching{tolerance: c.tolerance, least: sectionShare, candidates: c.student.ofSection(e.section, named)}
+			m = &matching{tolerance: c.tolerance, least: sectionShare, candidates: c.student.ofSection(e.section, named, left), budget: left}
 			rest[e.section] = m
 		}
 		for i, r := range m.match(e.values) {

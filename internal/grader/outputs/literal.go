@@ -12,6 +12,7 @@ var literalStart = regexp.MustCompile(`^(?:[A-Za-z_][\w.]*\()?[\[({]|^(?:np|nump
 const (
 	maxNesting = 8
 	maxLiteral = 64 << 10 // bytes
+	maxSpread  = 100      // lines; a bracket that is never closed costs as many
 )
 
 // readLiteral reads a list, tuple, dict or array of Python that stands alone, on one line or several, and numbers of NumPy as it shows them: np.float64(12.5).
@@ -20,7 +21,7 @@ func readLiteral(lines []string) (value, int) {
 		return value{}, 0
 	}
 	p := literalParser{}
-	for read := 1; read <= len(lines); read++ {
+	for read := 1; read <= min(len(lines), maxSpread); read++ {
 		if !p.take(lines[read-1]) {
 			return value{}, 0
 		}
@@ -55,7 +56,7 @@ type literalParser struct {
 	quote byte // that is open
 }
 
-// take adds a line. It fails if the literal is too long or a bracket is closed that was not opened.
+// take adds a line. It fails if the literal is too long or too deep, or a bracket is closed that was not opened.
 func (p *literalParser) take(line string) bool {
 	if len(p.text)+len(line) > maxLiteral || p.quote != 0 {
 		return false
@@ -74,9 +75,9 @@ func (p *literalParser) take(line string) bool {
 			p.depth++
 		case strings.IndexByte(")]}", c) >= 0:
 			p.depth--
-			if p.depth < 0 {
-				return false
-			}
+		}
+		if p.depth < 0 || p.depth > maxNesting {
+			return false
 		}
 	}
 	p.text = append(append(p.text, line...), ' ')
@@ -170,7 +171,6 @@ func (p *literalParser) sequence(depth int) (*node, bool) {
 			if !ok {
 				return nil, false
 			}
-			// The entry may be shared with nobody, so that its key can be written into it.
 			entry.key = item
 			item = entry
 		}

@@ -14,7 +14,7 @@ func readPlain(s string) []value {
 	var values []value
 	var text []string
 	flush := func() {
-		if v := (value{kind: textKind, text: strings.Join(text, "\n")}); len(tokens(v.text)) > 0 {
+		if v := (value{kind: textKind, text: strings.Trim(strings.Join(text, "\n"), "\n")}); len(tokens(v.text)) > 0 {
 			values = append(values, v)
 		}
 		text = nil

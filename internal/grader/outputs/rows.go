@@ -267,7 +267,11 @@ func (m *matcher) label(i int) string {
 			break
 		}
 		if j := m.partner[i]; j < 0 || m.alike(i, j, c).grade != apart {
-			parts = append(parts, m.want.title(c.want)+" = "+m.want.rows[i][c.want].text)
+			part := m.want.rows[i][c.want].shown()
+			if name := m.want.columns[c.want].name; name != "" {
+				part = name + " = " + part
+			}
+			parts = append(parts, part)
 		}
 	}
 	return "row " + cmp.Or(strings.Join(parts, ", "), strconv.Itoa(i+1))

@@ -26,7 +26,7 @@ type table struct {
 	vector  bool       // a sequence of values rather than a table: one column without a name
 }
 
-// column is a column's name, "" if it has none, as for row names, and the name in the form in which names are compared.
+// column is a column's name, "" if it has none, as for row names, and the name in the form in which names are compared: folded, unless nothing is left of it then.
 type column struct{ name, key string }
 
 // foldName brings a column's name into the form in which names are compared: letters and digits, in lower case.
@@ -42,11 +42,6 @@ func foldName(s string) string {
 // name is the name of a column for a person, its number if it has none.
 func (t *table) name(i int) string { return cmp.Or(t.columns[i].name, strconv.Itoa(i+1)) }
 
-// title is a column's name where it is not said that it is a column.
-func (t *table) title(i int) string {
-	return cmp.Or(t.columns[i].name, "column "+strconv.Itoa(i+1))
-}
-
 // line shows cells of a row.
 func (t *table) line(i int, columns []pairedColumn, column func(pairedColumn) int) string {
 	cells := make([]string, len(columns))
@@ -59,7 +54,7 @@ func (t *table) line(i int, columns []pairedColumn, column func(pairedColumn) in
 func (t *table) titles() string {
 	names := make([]string, len(t.columns))
 	for i := range t.columns {
-		names[i] = t.title(i)
+		names[i] = cmp.Or(t.columns[i].name, "one without a name")
 	}
 	return strings.Join(names, ", ")
 }
@@ -103,7 +98,7 @@ func (g *grid) table() *table {
 		case i < g.labels && name == "" && counts(rows, i):
 		default:
 			keep = append(keep, i)
-			t.columns = append(t.columns, column{name, foldName(name)})
+			t.columns = append(t.columns, column{name, cmp.Or(foldName(name), name)})
 		}
 	}
 	if len(keep) == 0 {

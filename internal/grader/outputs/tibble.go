@@ -8,6 +8,9 @@ import (
 // tibbleHead begins a tibble: # A tibble: 420 × 5.
 var tibbleHead = regexp.MustCompile(`^# An? [\w ]+: ([\d,]+) [×x] [\d,]+`)
 
+// maxRemarks is how many comments stand at the head of a tibble at most: its size, its groups, how they are sorted.
+const maxRemarks = 5
+
 // hiddenName is a column that a tibble names below, with its type, for want of width.
 var hiddenName = regexp.MustCompile("(`[^`]+`|[^\\s,:`]+) <[^<>]+>")
 
@@ -18,7 +21,7 @@ func readTibble(lines []string) (value, int) {
 		return value{}, 0
 	}
 	read := 1
-	for read < len(lines) && strings.HasPrefix(lines[read], "#") {
+	for read < min(len(lines), maxRemarks) && strings.HasPrefix(lines[read], "#") {
 		read++
 	}
 	if read+1 >= len(lines) || len(lines[read]) > 4*maxWidth || !isTypes(strings.Fields(lines[read+1])) {

@@ -44,6 +44,14 @@ func (v value) single() (scalar, bool) {
 	return scalar{}, false
 }
 
+// size is about how much work it is to compare the value, in cells.
+func (v value) size() int {
+	if v.kind == tableKind {
+		return len(v.table.rows)*len(v.table.columns) + 1
+	}
+	return len(v.text)/bytesPerCell + 1
+}
+
 // String describes the value in a few words, for a person.
 func (v value) String() string {
 	switch v.kind {
