@@ -34,7 +34,7 @@ type Grading struct {
 	roster  *intake.Roster
 	class   *intake.Class
 	builder *ask.Builder
-	prompts string // hash of what all prompts have in common, "" if nothing is asked
+	prompts string // hash of the templates, "" if nothing is asked
 
 	submissions []*submission // in the order of the class
 	warnings    []string
@@ -135,8 +135,8 @@ func (g *Grading) openPrompts() (err error) {
 	if g.builder, err = ask.NewBuilder(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template}, g.o.Prompts, limits); err != nil {
 		return err
 	}
-	g.prompts, err = promptsSHA256(g.builder)
-	return err
+	g.prompts = g.builder.SHA256()
+	return nil
 }
 
 // checkOverlap warns of a solution that is probably another assignment's.

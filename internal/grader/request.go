@@ -152,6 +152,7 @@ func (g *Grading) changed(q *request, earlier []*attempt) string {
 		{"the rubric", a.Inputs.Rubric, now.Rubric},
 		{"the solution", a.Inputs.Solution, now.Solution},
 		{"the template", a.Inputs.Template, now.Template},
+		{"the prompt templates", a.Inputs.Prompts, now.Prompts},
 		{"notebooks", a.Inputs.Notebook, now.Notebook},
 	} {
 		if part.then != part.now {
@@ -161,8 +162,6 @@ func (g *Grading) changed(q *request, earlier []*attempt) string {
 	switch {
 	case len(what) > 0:
 		return strings.Join(what, " and ")
-	case a.Inputs.Prompts != now.Prompts: // they show the rubric and the solution: what is left are the templates
-		return "the prompts"
 	case a.Key == q.key:
 		return fmt.Sprintf("the file of model %s", q.model)
 	}
