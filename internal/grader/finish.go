@@ -10,6 +10,9 @@ import (
 	"tandem/internal/jobs"
 )
 
+// notAsked is why there is no answer where none was wanted.
+const notAsked = "no model was asked"
+
 // finish writes a submission's report, whose requests are settled, unless it is written.
 func (r *run) finish(s *submission) error {
 	if s.record != nil {
@@ -68,10 +71,13 @@ func (g *Grading) record(s *submission) (*report.Student, error) {
 		return nil, err
 	}
 	record.Code, record.Feedback = parts[rubric.JudgeCode], parts[rubric.JudgeFeedback]
+	if g.o.WithoutAsk {
+		record.Reasons = append(record.Reasons, notAsked)
+	}
 	judged := score.Judgements{}
 	for _, by := range judges {
 		p := parts[by]
-		if p.Answer == nil {
+		if p.Answer == nil && !g.o.WithoutAsk {
 			record.Reasons = append(record.Reasons, fmt.Sprintf("the %s model gave no answer that counts: %s", by, p.Problem))
 		}
 		if p.Counted {
@@ -97,7 +103,7 @@ func (g *Grading) record(s *submission) (*report.Student, error) {
 func (g *Grading) parts(s *submission) (map[rubric.Judge]*report.Part, error) {
 	parts := map[rubric.Judge]*report.Part{}
 	for _, by := range judges {
-		parts[by] = &report.Part{Model: g.a.model(by), Problem: "no model was asked"}
+		parts[by] = &report.Part{Model: g.a.model(by), Problem: notAsked}
 	}
 	for _, q := range s.requests {
 		p, err := g.part(q)

@@ -240,8 +240,9 @@ func TestWithoutModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantStatuses(c, report.Review, report.Review)
-	if s := b.record(b.id(1)).Score; s.Certain || s.Low >= s.High {
-		t.Errorf("score %+v, want a range", s)
+	s := b.record(b.id(1))
+	if s.Score.Certain || s.Score.Low >= s.Score.High || !slices.Equal(s.Reasons, []string{"no model was asked"}) {
+		t.Errorf("score %+v, reasons %q; want a range, and that no model was asked", s.Score, s.Reasons)
 	}
 	b.wantStatuses(b.grade(resume), report.Graded, report.Graded)
 }
