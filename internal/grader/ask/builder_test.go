@@ -165,7 +165,9 @@ func TestNoNameReachesAModel(t *testing.T) {
 
 func TestContextThatIsTooSmall(t *testing.T) {
 	a := exampleClass(t)
-	limits := func(code int) map[rubric.Judge]Limits { return map[rubric.Judge]Limits{rubric.JudgeCode: {ContextTokens: code}} }
+	limits := func(code int) map[rubric.Judge]Limits {
+		return map[rubric.Judge]Limits{rubric.JudgeCode: {ContextTokens: code}}
+	}
 	_, err := NewBuilder(a, "", limits(4096))
 	if jobs.CodeOf(err) != jobs.CodeInvalid || !regexp.MustCompile(`code prompt does not fit model qwen3-coder:30b: its context is 4096 tokens, .* need about \d{4}; raise --num-ctx .* shorten the solution`).MatchString(err.Error()) {
 		t.Fatalf("the error is %v", err)

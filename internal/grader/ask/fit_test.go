@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"tandem/internal/grader/check"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/rubric"
 )
@@ -113,13 +114,17 @@ func TestHugeNotebookFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := &check.Findings{}
+	for i := range 500 {
+		found.Items = append(found.Items, check.Item{Kind: "variable", Name: fmt.Sprintf("v%d", i), Status: check.Missing})
+	}
 	for _, kind := range judges() {
-		p := prompt(t, b, kind, subject(a, nb))
+		p := prompt(t, b, kind, Subject{Notebook: nb, Layer1: found})
 		size := len(p.System) + len(p.Shared) + len(p.Own)
 		if most := int(fitPerToken * float64(8192-p.Tokens-marginTokens)); size > most || size < most*8/10 {
 			t.Errorf("%s: the prompt has %d bytes, want %d or little less", kind, size, most)
 		}
-		if p.Cut < 1_000_000 || !strings.Contains(p.Own, "first <- 1") || !strings.Contains(p.Own, "last <- 2") || !strings.Contains(p.Own, "bytes left out …]") {
+		if p.Cut < 1_000_000 || !strings.Contains(p.Own, "first <- 1") || !strings.Contains(p.Own, "last <- 2") || !strings.Contains(p.Own, "more findings.\n") || !strings.Contains(p.Own, "bytes left out …]") {
 			t.Errorf("%s: %d bytes are said to be cut", kind, p.Cut)
 		}
 	}

@@ -73,8 +73,8 @@ var rules = []rule{
 	{flagPoints, []string{"deduct", "subtract", "take off", "take away"}, words(
 		`\b(?:do not|don['’]t|never) (?:deduct|subtract|take (?:off|away))(?: (?:(?:any|the|a|my|our|me) ){0,2}` + points + `\b| (?:anything|for|from (?:this|me|my))\b|\s*[.!;]|\s*$)`), true},
 	{flagPoints, []string{"grade", "mark", "score", "rate", "evaluate", "assess"}, words(
-		`\b(?:grade|score|evaluate|assess|mark|rate) (?:this|it|me|my ` + work + `|(?:this|the) ` + work + `) (?:as|with|at) (?:(?:a|an|the|being) ){0,2}` +
-			`(?:full|perfect|excellent|outstanding|maximum|highest|best|complete|correct|met|passed|passing|100|a\+|if)`), true},
+		`\b(?:grade|score|evaluate|assess|mark|rate) (?:(?:this|it|me) (?:as|with|at) (?:(?:a|an|the|being) ){0,2}(?:full|perfect|excellent|outstanding|maximum|highest|100|a\+)|` +
+			`(?:this|the|my) ` + work + ` (?:as|with|at) (?:(?:a|an|the|being) ){0,2}(?:full|perfect|excellent|outstanding|maximum|highest|best|complete|correct|met|passed|passing|100|a\+|if))`), true},
 	{flagPoints, []string{"grade this as"}, words(`\bgrade this as\b`), true},
 	{flagPoints, []string{"criteri", "everything", "all of"}, words(
 		`\b(?:mark|rate|judge|score|treat|consider|report|set|grade) (?:every|all|each|the|these|any) (?:(?:of|the|single) ){0,2}criteri(?:on|a) (?:(?:to|be|as|is|are) ){1,3}(?:fully )?(?:met|satisfied|fulfilled|passed|full|complete)`), true},

@@ -119,8 +119,8 @@ type lengths struct {
 var full = lengths{Evidence: 160, Issues: 6, Where: 60, What: 200, Example: 240, Summary: 300, Strengths: 3, Strength: 200, Improvements: 3, Question: 200}
 
 // shorter is full with fewer entries and shorter texts.
-func (l lengths) shorter(issues, entries int, share float64) lengths {
-	text := func(n int) int { return max(leastLength, int(share*float64(n))) }
+func (l lengths) shorter(issues, entries, percent int) lengths {
+	text := func(n int) int { return max(leastLength, n*percent/100) }
 	return lengths{
 		Evidence: text(l.Evidence), Issues: issues, Where: text(l.Where), What: text(l.What), Example: text(l.Example), Summary: text(l.Summary),
 		Strengths: entries, Strength: text(l.Strength), Improvements: entries, Question: text(l.Question),
@@ -149,11 +149,10 @@ func newForm(kind rubric.Judge, r *rubric.Rubric) (*form, error) {
 	}
 	room := int(answerPerToken * float64(*tokens))
 	for _, try := range []struct {
-		issues, entries int
-		from, to        float64
-	}{{6, 3, 1, 0.6}, {4, 2, 1, 0.5}, {2, 1, 1, 0}} {
-		for share := try.from; share >= try.to; share -= 0.05 {
-			f.lengths = full.shorter(try.issues, try.entries, share)
+		issues, entries, percent int // percent of the full length that texts keep, at least
+	}{{6, 3, 60}, {4, 2, 50}, {2, 1, 0}} {
+		for percent := 100; percent >= try.percent; percent -= 5 {
+			f.lengths = full.shorter(try.issues, try.entries, percent)
 			if f.root = build(); f.root.longest() <= room {
 				return f, nil
 			}
