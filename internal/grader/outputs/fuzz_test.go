@@ -2,7 +2,6 @@ package outputs
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // checkValues holds what every reader promises: tables within the limits, with rows as wide as the names, and no kind without its content.
-func checkValues(t *testing.T, values []value) {
+func checkValues(t testing.TB, values []value) {
 	t.Helper()
 	for _, v := range values {
 		if (v.kind == tableKind) != (v.table != nil) {
@@ -80,11 +79,9 @@ func FuzzCompare(f *testing.F) {
 	})
 }
 
-// TestReadingTakesBoundedTime on texts that are made to have readers begin again and again. It takes hundredths of a second; the limit
-// leaves room for the race detector.
-func TestReadingTakesBoundedTime(t *testing.T) {
-	const size = 32 << 10
-	for name, piece := range map[string]string{
+// hostile are texts that lead a reader on: each piece, repeated, might be the beginning of something.
+func hostile() map[string]string {
+	return map[string]string{
 		"headers of frames":      "  a b\n",
 		"rows that do not fit":   "  aaaa bbbb\n1 c\n",
 		"columns without an end": "a  b\n",
@@ -102,26 +99,37 @@ func TestReadingTakesBoundedTime(t *testing.T) {
 		"tags":                   "<table><tr><td>",
 		"cells":                  "<td colspan=100 rowspan=2000>1",
 		"lists of HTML":          "<ol><li>",
-	} {
-		t.Run(name, func(t *testing.T) {
-			text := strings.Repeat(piece, size/len(piece))
-			begin := cpu(t)
-			checkValues(t, readPlain(text))
-			checkValues(t, readHTML(text))
-			checkValues(t, readHTML("<table><tr>"+text))
-			if took := cpu(t) - begin; took > 5*time.Second {
-				t.Errorf("reading %d bytes takes %v", size, took)
-			}
-		})
 	}
 }
 
-// cpu is the processor time that the test has used, which does not depend on what else the machine does.
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
+// readHostile reads a text in every way there is.
+func readHostile(t testing.TB, piece string, size int) {
+	text := strings.Repeat(piece, size/len(piece))
+	checkValues(t, readPlain(text))
+	checkValues(t, readHTML(text))
+	checkValues(t, readHTML("<table><tr>"+text))
+}
+
+// Reading ends, within the limits, whatever a student's notebook holds; a reader that does not end is stopped with the tests.
+func TestHostileTextsAreRead(t *testing.T) {
+	for name, piece := range hostile() {
+		t.Run(name, func(t *testing.T) { readHostile(t, piece, 32<<10) })
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// BenchmarkHostile reports how many times as long a text takes that is twice as long: 2 is linear, 4 quadratic.
+func BenchmarkHostile(b *testing.B) {
+	for name, piece := range hostile() {
+		b.Run(name, func(b *testing.B) {
+			var half, whole time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				readHostile(b, piece, 16<<10)
+				middle := time.Now()
+				readHostile(b, piece, 32<<10)
+				half, whole = half+middle.Sub(begin), whole+time.Since(middle)
+			}
+			b.ReportMetric(float64(whole)/float64(half), "×/doubling")
+		})
+	}
 }
