@@ -76,17 +76,12 @@ func (m *metrics) prefixes() []report.Prefix {
 	return list
 }
 
-// seconds is how long a job was computed and moved, without waiting.
-func seconds(t jobs.Timings) float64 {
-	return t.PrefillSeconds + t.SaveSeconds + t.TransferSeconds + t.RestoreSeconds + t.CheckSeconds + t.DecodePrefillSeconds + t.DecodeSeconds
-}
-
 // pair is the seconds of a submission's two requests, one after the other and side by side; ok is false if there are not two.
 func pair(s *report.Student) (sequential, parallel float64, ok bool) {
 	if s.Code == nil || s.Feedback == nil {
 		return 0, 0, false
 	}
-	a, b := seconds(s.Code.Timings), seconds(s.Feedback.Timings)
+	a, b := tally.Computing(s.Code.Timings), tally.Computing(s.Feedback.Timings)
 	return a + b, max(a, b), a > 0 && b > 0
 }
 

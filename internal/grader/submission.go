@@ -79,6 +79,17 @@ func (g *Grading) examineAll(ctx context.Context) error {
 	return failed
 }
 
+// guarded makes a panic an error: one notebook that a bug of ours stumbles over must not keep the class from being graded. What the panic says is not told, since it may hold text of the notebook.
+func guarded(read func()) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = jobs.Errorf(jobs.CodePanic, "this program failed while it read the notebook, which is a bug of ours: grade this one by hand, and report it, with the notebook if you may")
+		}
+	}()
+	read()
+	return nil
+}
+
 // examine makes the checks of layers 1 and 2 and measures the prompts. What is wrong with the notebook is the submission's problem, an error is everybody's.
 func (g *Grading) examine(s *submission) error {
 	if s.problem = s.file.Problem; s.problem != nil {
@@ -89,9 +100,13 @@ func (g *Grading) examine(s *submission) error {
 		s.problem = err
 		return nil
 	}
-	s.layer1 = check.Run(nb, g.a.template, g.a.Rubric)
-	s.layer2 = outputs.Compare(nb, g.a.solution, g.a.Rubric)
-	s.flags = ask.Flags(nb)
+	if s.problem = guarded(func() {
+		s.layer1 = check.Run(nb, g.a.template, g.a.Rubric)
+		s.layer2 = outputs.Compare(nb, g.a.solution, g.a.Rubric)
+		s.flags = ask.Flags(nb)
+	}); s.problem != nil {
+		return nil
+	}
 	s.dropped = nb.Dropped
 	s.reasons = g.oddities(s, nb)
 	if g.o.WithoutAsk {

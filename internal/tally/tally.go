@@ -133,13 +133,18 @@ func (m *Model) add(r *jobs.Result) {
 	m.RestoreSeconds += t.RestoreSeconds + t.CheckSeconds
 	m.DecodePrefillSeconds += t.DecodePrefillSeconds
 	m.DecodeSeconds += t.DecodeSeconds
-	m.TotalSeconds += t.PrefillSeconds + t.SaveSeconds + t.TransferSeconds + t.RestoreSeconds + t.CheckSeconds + t.DecodePrefillSeconds + t.DecodeSeconds
+	m.TotalSeconds += Computing(t)
 	if h := r.Handover; h != nil && h.Failure != "" {
 		m.HandoverFailures[h.Failure]++
 	} else if h != nil {
 		m.States++
 		m.StateBytes += h.Bytes
 	}
+}
+
+// Computing is the time that a job was computed and moved for, in seconds, without what it waited.
+func Computing(t jobs.Timings) float64 {
+	return t.PrefillSeconds + t.SaveSeconds + t.TransferSeconds + t.RestoreSeconds + t.CheckSeconds + t.DecodePrefillSeconds + t.DecodeSeconds
 }
 
 func perSecond(tokens int, seconds float64) float64 {
