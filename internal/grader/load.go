@@ -33,6 +33,7 @@ type Assignment struct {
 	solutionSHA256     string             // of the file, in hex
 	templateSHA256     string             // likewise; "" if there is none
 	assigned           map[string]bool    // variables that the solution gives a value
+	notebooks          []string           // paths of the solution and the template
 	warnings           []string
 }
 
@@ -42,7 +43,7 @@ func Load(in Inputs) (*Assignment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Assignment{}
+	a := &Assignment{notebooks: []string{in.Solution}}
 	if a.Rubric, err = rubric.Read(data); err != nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "rubric %s: %w", in.Rubric, err)
 	}
@@ -50,6 +51,7 @@ func Load(in Inputs) (*Assignment, error) {
 		return nil, err
 	}
 	if in.Template != "" {
+		a.notebooks = append(a.notebooks, in.Template)
 		if a.template, a.templateSHA256, err = readNotebook("template", in.Template); err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,7 +29,7 @@ type claimed struct {
 }
 
 // arrange finds out whose each file is, and returns the students' parts in the order of their names, numbers and paths; and warnings about files that are nobody's.
-func arrange(sources []*source, assignment string) ([]*part, []string, error) {
+func arrange(sources []*source, assignment string, own []string) ([]*part, []string, error) {
 	var list []claimed
 	var warnings []string
 	generic := map[*source][]*file{}
@@ -36,7 +37,9 @@ func arrange(sources []*source, assignment string) ([]*part, []string, error) {
 		inStep := stepOf(s)
 		outside := 0
 		for _, f := range s.files {
-			if c, ok := byLMS(f.full()); ok {
+			if i := slices.IndexFunc(own, f.is); i >= 0 {
+				warnings = append(warnings, noSubmission(s, own[i]))
+			} else if c, ok := byLMS(f.full()); ok {
 				list = append(list, claimed{within(f, c), f})
 			} else if c, ok := byStep(f, inStep); ok {
 				list = append(list, claimed{within(f, c), f})
@@ -53,7 +56,14 @@ func arrange(sources []*source, assignment string) ([]*part, []string, error) {
 	flat := flatNames(generic)
 	for _, s := range sources {
 		claims, nobodys := byFolder(generic[s], assignment, flat)
-		list = append(list, claims...)
+		for _, c := range claims {
+			// In a student's folder an equal file is what the student handed in: the template unchanged.
+			if i := slices.IndexFunc(own, c.file.isCopy); i >= 0 && c.name+path.Ext(c.leaf) == c.leaf {
+				warnings = append(warnings, noSubmission(s, own[i]))
+			} else {
+				list = append(list, c)
+			}
+		}
 		if len(nobodys) > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: left out %s of no student (%s)", s.typed, count(len(nobodys), "file"), kinds(nobodys)))
 		}
@@ -263,6 +273,11 @@ func kinds(files []*file) string {
 		list += "; a ZIP file within is not opened: unpack it, or name it by itself"
 	}
 	return list
+}
+
+// noSubmission says that a file of the instructor's lies among the submissions.
+func noSubmission(s *source, own string) string {
+	return fmt.Sprintf("%s: left out %s, which is yours and no submission", s.typed, path.Base(filepath.ToSlash(own)))
 }
 
 // count writes a number of things.

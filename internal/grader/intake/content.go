@@ -7,12 +7,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
+	"path"
+	"path/filepath"
 
 	"tandem/internal/jobs"
 )
 
-// measure makes a submission of a file: it reads it once, for the hash. The error is that of an archive that is not safe to read on; what is wrong
-// with this file alone is the submission's Problem.
+// measure makes a submission of a file: it reads it once, for the hash, and no further than a notebook may be long. The error is that of an archive of which that is too much in all;
+// what is wrong with this file alone is the submission's Problem.
 func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) {
 	s := &Submission{Size: f.size}
 	s.read = func() ([]byte, error) { return f.read(limits) }
@@ -26,9 +29,6 @@ func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) 
 		return nil, context.Cause(ctx)
 	}
 	if f.source.archived != nil {
-		if n > limits.small && n/limits.ratio > f.packed {
-			return nil, jobs.Errorf(jobs.CodeInvalid, "%s is not safe to read: it is a ZIP bomb, with an entry that unpacks to more than %d times its size; unpack it by hand if you trust it, and name the folder", f.source.typed, limits.ratio)
-		}
 		if f.source.left -= n; f.source.left < 0 {
 			return nil, jobs.Errorf(jobs.CodeInvalid, "%s unpacks to more than %s of notebooks; split it", f.source.typed, mebibytes(limits.total))
 		}
@@ -37,6 +37,10 @@ func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) 
 	case n > limits.notebook:
 		s.Size = max(s.Size, n)
 		s.Problem = tooLarge(s.Size, limits)
+		if f.source.archived != nil && s.Size/limits.ratio > f.packed {
+			s.Problem = jobs.Errorf(jobs.CodeInvalid, "the notebook is a ZIP bomb: it unpacks to %s, more than %d times its size in the ZIP file, and at most %s are read; ask for the notebook itself",
+				mebibytes(s.Size), limits.ratio, mebibytes(limits.notebook))
+		}
 	case err != nil:
 		s.Problem = unreadable(err)
 	default:
@@ -44,6 +48,27 @@ func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) 
 		s.SHA256 = hex.EncodeToString(hash.Sum(nil))
 	}
 	return s, nil
+}
+
+// is reports whether the file is the very one at a path.
+func (f *file) is(at string) bool {
+	info, err := os.Stat(at)
+	return err == nil && f.info != nil && os.SameFile(f.info, info)
+}
+
+// isCopy reports whether the file has the name and the content of the one at a path.
+func (f *file) isCopy(at string) bool {
+	if path.Base(f.path) != filepath.Base(at) {
+		return false
+	}
+	there, err := os.ReadFile(at)
+	if err != nil {
+		return false
+	}
+	limits := defaultLimits()
+	limits.notebook = int64(len(there))
+	here, err := f.read(limits)
+	return err == nil && bytes.Equal(here, there)
 }
 
 // copy reads the file, but no more than one byte above the limit, whatever size the archive promises.

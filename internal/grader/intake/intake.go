@@ -53,11 +53,14 @@ func (c *Class) Close() error {
 //
 // Whose a file is, is read from its path: by the patterns of Canvas, Moodle, Blackboard and Brightspace; below submitted (or autograded) by those of nbgrader; otherwise a file
 // that lies at the top bears its student's name, and a file in a folder is that of the folder's student.
-func Collect(ctx context.Context, paths []string, assignment string, roster *Roster) (*Class, error) {
-	return collect(ctx, paths, assignment, roster, defaultLimits())
+//
+// own are paths of the instructor's notebooks, which are no submissions where they lie among these: neither the very files nor copies of the same name at the top, unless
+// there is nothing else. A student's notebook that is equal to one of them stays a submission.
+func Collect(ctx context.Context, paths []string, assignment string, roster *Roster, own ...string) (*Class, error) {
+	return collect(ctx, paths, assignment, roster, defaultLimits(), own...)
 }
 
-func collect(ctx context.Context, paths []string, assignment string, roster *Roster, limits limits) (_ *Class, err error) {
+func collect(ctx context.Context, paths []string, assignment string, roster *Roster, limits limits, own ...string) (_ *Class, err error) {
 	c := &Class{}
 	defer func() {
 		if err != nil {
@@ -71,7 +74,10 @@ func collect(ctx context.Context, paths []string, assignment string, roster *Ros
 	if err != nil {
 		return nil, err
 	}
-	parts, warnings, err := arrange(sources, assignment)
+	parts, warnings, err := arrange(sources, assignment, own)
+	if err == nil && len(parts) == 0 { // to see what the solution itself would get
+		parts, warnings, err = arrange(sources, assignment, nil)
+	}
 	if err != nil {
 		return nil, err
 	}

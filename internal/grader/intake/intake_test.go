@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -19,6 +20,7 @@ type class struct {
 	t        *testing.T
 	dir, out string
 	roster   *Roster
+	own      []string // paths of the instructor's notebooks
 }
 
 func newClass(t *testing.T, files ...string) *class {
@@ -59,7 +61,7 @@ func (c *class) collect(assignment string, limits limits, names ...string) (*Cla
 	for _, name := range names {
 		paths = append(paths, c.path(name))
 	}
-	found, err := collect(c.t.Context(), paths, assignment, c.roster, limits)
+	found, err := collect(c.t.Context(), paths, assignment, c.roster, limits, c.own...)
 	if err == nil {
 		c.t.Cleanup(func() { found.Close() })
 	}
@@ -109,6 +111,47 @@ func (c *class) lines(found *Class) string {
 		fmt.Fprintf(&b, ": %s\n", strings.TrimPrefix(string(data), "content of "))
 	}
 	return b.String()
+}
+
+// What is the instructor's is no submission, but a student may hand in the very same.
+func TestOwnNotebooks(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		files []string // each has its base name for content
+		own   []string // below the folder; "elsewhere/": a copy in another place
+		want  string
+		warns []string
+	}{
+		{"the very file", []string{"student-01.ipynb", "key.ipynb"}, []string{"key.ipynb"}, "student-01: student-01.ipynb\n", []string{"left out key.ipynb, which is yours"}},
+		{"the very file, in a folder", []string{"student-01/hw.ipynb", "key/hw.ipynb"}, []string{"key/hw.ipynb"}, "student-01: hw.ipynb\n", []string{"left out hw.ipynb"}},
+		{"copies", []string{"student-01.ipynb", "key.ipynb", "blank.ipynb"}, []string{"elsewhere/key.ipynb", "elsewhere/blank.ipynb"}, "student-01: student-01.ipynb\n", []string{"left out blank.ipynb", "left out key.ipynb"}},
+		{"the template as a student hands it in", []string{"student-01/hw.ipynb", "student-02/hw.ipynb", "last_123_456_hw.ipynb"}, []string{"elsewhere/hw.ipynb"},
+			"last #123: last_123_456_hw.ipynb\nstudent-01: hw.ipynb\nstudent-02: hw.ipynb\n", nil},
+		{"the same name, another content", []string{"student-01.ipynb", "a/../key.ipynb"}, []string{"elsewhere/other/key.ipynb"}, "key: key.ipynb\nstudent-01: student-01.ipynb\n", nil},
+		{"nothing else", []string{"key.ipynb"}, []string{"key.ipynb"}, "key: key.ipynb\n", nil},
+		{"one that is not there", []string{"student-01.ipynb"}, []string{"nowhere.ipynb"}, "student-01: student-01.ipynb\n", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClass(t)
+			elsewhere := newClass(t)
+			for _, name := range test.files {
+				c.write(name, "content of "+path.Base(name))
+			}
+			for _, name := range test.own {
+				if copied, ok := strings.CutPrefix(name, "elsewhere/"); ok {
+					elsewhere.write(copied, "content of "+copied)
+					c.own = append(c.own, elsewhere.path(copied))
+				} else {
+					c.own = append(c.own, c.path(name))
+				}
+			}
+			found := c.must("")
+			if got := c.lines(found); got != test.want {
+				t.Errorf("found\n%s\nwant\n%s", got, test.want)
+			}
+			checkWarnings(t, found, test.warns...)
+		})
+	}
 }
 
 func TestCollect(t *testing.T) {

@@ -84,7 +84,7 @@ func FuzzByLMS(f *testing.F) {
 		s := &source{}
 		one := &file{source: s, path: p, where: "/class/" + p}
 		s.files = []*file{one}
-		if _, _, err := arrange([]*source{s}, ""); err != nil {
+		if _, _, err := arrange([]*source{s}, "", nil); err != nil {
 			t.Errorf("one file %q alone: %v", p, err)
 		}
 	})

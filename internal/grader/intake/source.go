@@ -24,12 +24,11 @@ type limits struct {
 	folder   int   // files of a folder
 	entries  int   // of a ZIP file
 	total    int64 // bytes of all notebooks of a ZIP file, unpacked
-	ratio    int64 // of an unpacked entry to its packed size, once it is larger than small
-	small    int64 // bytes
+	ratio    int64 // of an unpacked entry to its packed size, beyond which one that is too large is called a bomb
 }
 
 func defaultLimits() limits {
-	return limits{notebook: 32 << 20, folder: 100_000, entries: 10_000, total: 4 << 30, ratio: 200, small: 1 << 20}
+	return limits{notebook: 32 << 20, folder: 100_000, entries: 10_000, total: 4 << 30, ratio: 200}
 }
 
 // A source is what the instructor named: files, a folder or a ZIP file.
