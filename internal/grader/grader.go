@@ -56,11 +56,16 @@ type Event struct {
 	Done        int             // reports written
 	Review      int             // of these
 	Failed      int             // of these
-	Asked       int             // requests sent, all runs
-	Answered    int             // of these
-	Jobs        int             // requests that there are: twice the submissions that can be graded, and those asked again
+	Judges      [2]Share        // of the requests: code, then feedback
 	Result      *jobs.Result    // that came just now, nil otherwise
 	Finished    *report.Student // whose report was written just now, nil otherwise
+}
+
+// Share is how far one judge is.
+type Share struct {
+	Model    string
+	Jobs     int // requests that it answers by the end of this run, those of earlier runs and those asked again included
+	Answered int // of these
 }
 
 // Plan is what would be sent, for a dry run.

@@ -275,6 +275,9 @@ func TestOneStudentIsGradedWhileOthersWait(t *testing.T) {
 	if b.models.total() != 8 || len(c.Students) != 3 || c.Submissions != 4 || !c.FinishedAt.IsZero() {
 		t.Errorf("%d jobs, %d of %d students, finished at %v; want two more jobs, the three reports there are, and a class that is not finished", b.models.total(), len(c.Students), c.Submissions, c.FinishedAt)
 	}
+	if last := b.events[len(b.events)-1]; last.Judges != [2]Share{{coder, 1, 1}, {talker, 1, 1}} {
+		t.Errorf("%+v was told at last, want the two requests of this run alone", last.Judges)
+	}
 	if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "3 other submissions wait") }) {
 		t.Errorf("warnings are %q", c.Warnings)
 	}

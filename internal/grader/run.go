@@ -2,10 +2,12 @@ package grader
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"tandem/internal/grader/report"
+	"tandem/internal/grader/rubric"
 	"tandem/internal/jobs"
 )
 
@@ -55,6 +57,9 @@ func (g *Grading) Run(ctx context.Context, models Answerer, tell func(Event)) (*
 // begin writes the reports that wait for no answer, and lists what is to be sent.
 func (r *run) begin() error {
 	r.event.Submissions = len(r.submissions)
+	for i, judge := range judges {
+		r.event.Judges[i].Model = r.a.model(judge)
+	}
 	for _, s := range r.submissions {
 		for _, q := range s.requests {
 			if err := r.list(q); err != nil {
@@ -79,27 +84,26 @@ func (r *run) begin() error {
 	if held > 0 {
 		r.warn("%d other submissions wait for answers to be asked for; go on with --resume, without --student", held)
 	}
+	r.say(nil, nil, func(*Event) {}) // how much there is to do
 	_, err := r.writeClass(false)
 	return err
 }
 
 // list counts a request and queues it if it is to be sent.
 func (r *run) list(q *request) error {
-	r.event.Jobs += len(q.round)
-	r.event.Asked += len(q.round)
+	share := r.event.share(q.judge)
 	for _, a := range q.round {
 		if a.answer != nil {
-			r.event.Answered++
+			share.Jobs++
+			share.Answered++
 		}
 	}
 	switch {
 	case q.settled():
 		r.reused++
 	case q.held:
-		if len(q.round) == 0 {
-			r.event.Jobs++
-		}
 	case q.pending():
+		share.Jobs++
 		return r.listPending(q)
 	default:
 		r.ask(q)
@@ -153,6 +157,9 @@ func (r *run) askAll(parent context.Context) error {
 	}
 	return nil
 }
+
+// share is the judge's.
+func (e *Event) share(judge rubric.Judge) *Share { return &e.Judges[slices.Index(judges[:], judge)] }
 
 // say changes the event and tells it. What is true of the one event alone is in result and finished.
 func (r *run) say(result *jobs.Result, finished *report.Student, change func(*Event)) {

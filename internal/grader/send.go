@@ -20,7 +20,7 @@ type sending struct {
 func (r *run) enqueue(s sending) {
 	r.mu.Lock()
 	if !s.earlier {
-		r.event.Jobs++
+		r.event.share(s.q.judge).Jobs++
 	}
 	if s.a.Again {
 		r.queue = append([]sending{s}, r.queue...)
@@ -93,7 +93,6 @@ func (r *run) send(ctx context.Context, s sending, p *ask.Prompt) error {
 		if err := r.ledger.append(line{Asked: &said}); err != nil {
 			return err
 		}
-		r.say(nil, nil, func(e *Event) { e.Asked++ })
 	}
 	return r.models.Submit(ctx, r.job(s.a, p), s.earlier)
 }

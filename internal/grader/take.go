@@ -50,7 +50,7 @@ func (r *run) take(answer *jobs.Result) error {
 	r.say(answer, nil, func(e *Event) {
 		a.answer = end
 		r.metrics.add(a, answer)
-		e.Answered++
+		e.share(q.judge).Answered++
 	})
 	r.changed = true
 	switch {

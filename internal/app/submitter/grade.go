@@ -120,7 +120,8 @@ func (c *gradeCmd) prepare(s *session) (*grader.Options, *grader.Assignment, err
 func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *grader.Assignment, models grader.Answerer) error {
 	wait, cancel := s.patience(ctx, c.Timeout)
 	defer cancel()
-	progress := newGradeProgress(s, a.Models())
+	_, inTurns := models.(*alone)
+	progress := newGradeProgress(s, inTurns)
 	stop := func() {}
 	if s.conn != nil {
 		stop = watchStages(wait, s, a.Models(), progress.stage)
