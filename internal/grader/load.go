@@ -45,7 +45,7 @@ func Load(in Inputs) (*Assignment, error) {
 	}
 	a := &Assignment{notebooks: []string{in.Solution}}
 	if a.Rubric, err = rubric.Read(data); err != nil {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "rubric %s: %w", in.Rubric, err)
+		return nil, jobs.Errorf(jobs.CodeInvalid, "%s: %w", in.Rubric, err)
 	}
 	if a.solution, a.solutionSHA256, err = readNotebook("solution", in.Solution); err != nil {
 		return nil, err
@@ -135,13 +135,13 @@ func readNotebook(what, path string) (nb *notebook.Notebook, sha string, err err
 func readFile(what, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "open %s: %w", what, err)
+		return nil, jobs.Errorf(jobs.CodeInvalid, "%s: %w; name the file with --%s", what, err, what)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, jobs.Errorf(jobs.CodeInvalid, "read %s: %w", what, err)
+		return nil, jobs.Errorf(jobs.CodeInvalid, "%s: %w; name the file with --%s", what, err, what)
 	case len(data) > maxFile:
 		return nil, jobs.Errorf(jobs.CodeInvalid, "%s %s is larger than %d MiB; clear the outputs that are pictures and save it again", what, path, maxFile>>20)
 	}

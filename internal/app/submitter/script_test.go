@@ -1,9 +1,11 @@
 package submitter
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -70,7 +72,7 @@ func TestScripts(t *testing.T) {
 			"worker": rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
 			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
-			"fill": fill,
+			"fill": fill, "sparse": sparse, "zipped": zipped, "lines": lines,
 		},
 	})
 }
@@ -345,4 +347,37 @@ func fill(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	data := strings.Repeat(text, n/len(text)+1)[:n]
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(data), 0o600))
+}
+
+// sparse FILE BYTES: writes a file of zeros, which needs no room on the disk.
+func sparse(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(errors.Join(f.Truncate(n), f.Close()))
+}
+
+// zipped ARCHIVE NAME FILE [NAME FILE]…: writes a ZIP file, each entry of it under any name at all.
+func zipped(ts *testscript.TestScript, _ bool, args []string) {
+	archive, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer archive.Close()
+	w := zip.NewWriter(archive)
+	for pair := range slices.Chunk(args[1:], 2) {
+		entry, err := w.Create(pair[0])
+		ts.Check(err)
+		f, err := os.Open(ts.MkAbs(pair[1]))
+		ts.Check(err)
+		_, err = io.Copy(entry, f)
+		ts.Check(errors.Join(err, f.Close()))
+	}
+	ts.Check(w.Close())
+}
+
+// lines N FILE: checks how many lines a file has.
+func lines(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strconv.Itoa(strings.Count(ts.ReadFile(args[1]), "\n")); got != args[0] {
+		ts.Fatalf("%s has %s lines, want %s", args[1], got, args[0])
+	}
 }
