@@ -51,13 +51,14 @@ func (s *submission) held() bool {
 // examineAll makes the checks of all submissions, several at a time.
 func (g *Grading) examineAll(ctx context.Context) error {
 	todo := make(chan *submission)
+	masks := ask.NewMasks(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template})
 	var readers sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
 	for range min(maxReaders, runtime.NumCPU()) {
 		readers.Go(func() {
 			for s := range todo {
-				if err := g.examine(s); err != nil {
+				if err := g.examine(s, masks); err != nil {
 					mu.Lock()
 					failed = err
 					mu.Unlock()
@@ -91,7 +92,7 @@ func guarded(read func()) (err error) {
 }
 
 // examine makes the checks of layers 1 and 2 and measures the prompts. What is wrong with the notebook is the submission's problem, an error is everybody's.
-func (g *Grading) examine(s *submission) error {
+func (g *Grading) examine(s *submission, masks *ask.Masks) error {
 	if s.problem = s.file.Problem; s.problem != nil {
 		return nil
 	}
@@ -104,6 +105,7 @@ func (g *Grading) examine(s *submission) error {
 		s.layer1 = check.Run(nb, g.a.template, g.a.Rubric)
 		s.layer2 = outputs.Compare(nb, g.a.solution, g.a.Rubric)
 		s.flags = ask.Flags(nb)
+		s.hideNames(masks.Of(g.names(s)))
 	}); s.problem != nil {
 		return nil
 	}
@@ -141,16 +143,34 @@ func (g *Grading) read(s *submission) (*notebook.Notebook, error) {
 	return notebook.Read(data, notebook.Limits{})
 }
 
-// prompt makes a request's text.
-func (g *Grading) prompt(s *submission, nb *notebook.Notebook, judge rubric.Judge) (*ask.Prompt, error) {
+// names are what the roster knows of a student, as it may stand in the notebook.
+func (g *Grading) names(s *submission) []string {
 	who, _ := g.roster.Student(s.file.ID)
-	var mask []string
-	for _, name := range []string{who.Name, who.LMSID} {
-		if name != "" {
-			mask = append(mask, name)
+	return slices.DeleteFunc([]string{who.Name, who.LMSID}, func(name string) bool { return name == "" })
+}
+
+// hideNames takes the student's names out of all that findings quote of the notebook, since reports bear pseudonyms.
+func (s *submission) hideNames(mask func(string) string) {
+	for i := range s.layer1.Errors {
+		e := &s.layer1.Errors[i]
+		e.Name, e.Value = mask(e.Name), mask(e.Value)
+	}
+	for i := range s.layer2.Comparisons {
+		c := &s.layer2.Comparisons[i]
+		c.Note = mask(c.Note)
+		for j := range c.Differences {
+			d := &c.Differences[j]
+			d.Where, d.Got = mask(d.Where), mask(d.Got)
 		}
 	}
-	p, err := g.builder.Prompt(judge, ask.Subject{Notebook: nb, Layer1: s.layer1, Layer2: s.layer2, Mask: mask})
+	for i := range s.flags {
+		s.flags[i].Quote = mask(s.flags[i].Quote)
+	}
+}
+
+// prompt makes a request's text.
+func (g *Grading) prompt(s *submission, nb *notebook.Notebook, judge rubric.Judge) (*ask.Prompt, error) {
+	p, err := g.builder.Prompt(judge, ask.Subject{Notebook: nb, Layer1: s.layer1, Layer2: s.layer2, Mask: g.names(s)})
 	if err != nil {
 		return nil, fmt.Errorf("make the %s prompt about %s: %w", judge, s.file.ID, err)
 	}

@@ -23,7 +23,7 @@ const (
 type Builder struct {
 	makers map[rubric.Judge]*maker
 	given  map[string]bool // sources of the template's cells
-	common map[string]bool // words of the template, the solution and the rubric, in lower case
+	masks  *Masks
 	sha256 string
 }
 
@@ -54,17 +54,10 @@ func NewBuilder(a Assignment, dir string, limits map[rubric.Judge]Limits) (*Buil
 	if err != nil {
 		return nil, err
 	}
-	b := &Builder{makers: map[rubric.Judge]*maker{}, given: map[string]bool{}, common: map[string]bool{}, sha256: ts.sha256}
-	addWords(b.common, string(a.Rubric.Raw))
-	for _, nb := range []*notebook.Notebook{a.Template, a.Solution} {
-		if nb == nil {
-			continue
-		}
-		for _, c := range nb.Cells {
-			addWords(b.common, c.Source)
-			if nb == a.Template {
-				b.given[strings.TrimSpace(c.Source)] = true
-			}
+	b := &Builder{makers: map[rubric.Judge]*maker{}, given: map[string]bool{}, masks: NewMasks(a), sha256: ts.sha256}
+	if a.Template != nil {
+		for _, c := range a.Template.Cells {
+			b.given[strings.TrimSpace(c.Source)] = true
 		}
 	}
 	for _, kind := range judges() {
@@ -132,7 +125,7 @@ func (b *Builder) Prompt(kind rubric.Judge, s Subject) (*Prompt, error) {
 	if m == nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "judge is %.40q; want %s or %s", kind, rubric.JudgeCode, rubric.JudgeFeedback)
 	}
-	masks := newMasker(s.Mask, b.common)
+	masks := newMasker(s.Mask, b.masks.common)
 	clean := func(kind notebook.Kind, text string) string {
 		return safe(masks.mask(kind, lineEnds.Replace(visible(text))))
 	}

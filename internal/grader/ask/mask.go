@@ -24,17 +24,20 @@ const (
 	leastNumber = 6
 )
 
-// newMasker looks for names: whole, in both orders, with whatever may stand between their words; and each longer word of a name of several by itself, as it is written. A single word that the class's own texts
-// have, too, says nothing about a student and is no name: masked, it would take the class's variables away.
+// newMasker looks for names: whole, in both orders, with whatever may stand between their words; each longer word of a name of several by itself, as it is written; and a long name of one word in two parts, in
+// both orders, since learning systems write doejane for Jane Doe. A single word that the class's own texts have, too, says nothing about a student and is no name: masked, it would take the class's
+// variables away.
 func newMasker(names []string, common map[string]bool) *masker {
 	var patterns []string
 	for _, name := range names {
 		parts := strings.FieldsFunc(visible(name), func(r rune) bool { return !unicode.In(r, unicode.L, unicode.M, unicode.N) })
-		if single := len(parts) == 1; len(parts) == 0 || !isName(strings.Join(parts, "")) || single && common[strings.ToLower(parts[0])] {
+		single := len(parts) == 1
+		if len(parts) == 0 || !isName(strings.Join(parts, "")) || single && common[strings.ToLower(parts[0])] {
 			continue
 		}
 		patterns = append(patterns, phrase(parts))
-		if len(parts) == 1 {
+		if single {
+			patterns = append(patterns, halves(parts[0], common)...)
 			continue
 		}
 		patterns = append(patterns, phrase(append(parts[len(parts)-1:len(parts):len(parts)], parts[:len(parts)-1]...)))
@@ -64,6 +67,55 @@ func letters(s string) int {
 
 func isName(s string) bool {
 	return letters(s) >= leastName || utf8.RuneCountInString(s) >= leastNumber
+}
+
+// Letters of a name of one word that may be two, and of each of these.
+const (
+	leastRunTogether = 8
+	mostRunTogether  = 60
+	leastHalf        = 2
+)
+
+// halves are patterns for a name that was written without what stands between its words, wherever that was: doejane is Doe, Jane and Jane Doe; obrienjane is Jane O'Brien. Two words of the class's own texts
+// are none.
+func halves(name string, common map[string]bool) []string {
+	runes := []rune(strings.ToLower(name))
+	if letters(name) != len(runes) || len(runes) < leastRunTogether || len(runes) > mostRunTogether {
+		return nil
+	}
+	// apart allows for what may stand within a word.
+	apart := func(runes []rune) string {
+		list := make([]string, len(runes))
+		for i, r := range runes {
+			list[i] = anyAccent(r)
+		}
+		return strings.Join(list, `['’ -]?`)
+	}
+	var patterns []string
+	for i := leastHalf; i <= len(runes)-leastHalf; i++ {
+		if common[string(runes[:i])] && common[string(runes[i:])] {
+			continue
+		}
+		a, b := apart(runes[:i]), apart(runes[i:])
+		patterns = append(patterns, a+`[\s,._-]{1,3}`+b, b+`[\s,._-]{0,3}`+a)
+	}
+	return patterns
+}
+
+// accents are the letters that file names write without their marks.
+var accents = map[rune]string{
+	'a': "àáâãäåā", 'c': "çćč", 'd': "ďđ", 'e': "èéêëēėęě", 'g': "ğ", 'i': "ìíîïīı", 'l': "łľ", 'n': "ñńň", 'o': "òóôõöøōő", 'r': "řŕ", 's': "śšş", 't': "ťţ", 'u': "ùúûüūůű", 'y': "ýÿ", 'z': "źżž",
+}
+
+// anyAccent matches a letter with marks or without.
+func anyAccent(r rune) string {
+	switch {
+	case accents[r] != "":
+		return "[" + string(r) + accents[r] + `]\p{M}*`
+	case r > unicode.MaxASCII:
+		return `\p{L}\p{M}*`
+	}
+	return string(r)
 }
 
 // phrase matches the words of a name: Jane Doe, jane_doe, Doe, Jane, JaneDoe.
@@ -105,6 +157,32 @@ var (
 	// email is an address whose end is a usual one: obj@slot.name is R, A@B.copy is Python.
 	email = regexp.MustCompile(`(?i)[a-z0-9._%+-]+@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|info|int|mil|[a-z]{2})\b`)
 )
+
+// Masks take names out of texts. It may be used by several goroutines at a time.
+type Masks struct {
+	common map[string]bool // words of the template, the solution and the rubric, in lower case
+}
+
+// NewMasks reads the texts that the whole class has.
+func NewMasks(a Assignment) *Masks {
+	m := &Masks{common: map[string]bool{}}
+	addWords(m.common, string(a.Rubric.Raw))
+	for _, nb := range []*notebook.Notebook{a.Template, a.Solution} {
+		if nb == nil {
+			continue
+		}
+		for _, c := range nb.Cells {
+			addWords(m.common, c.Source)
+		}
+	}
+	return m
+}
+
+// Of returns a function that replaces a student's names, and e-mail addresses, in what is quoted of the notebook.
+func (m *Masks) Of(names []string) func(string) string {
+	masker := newMasker(names, m.common)
+	return func(text string) string { return masker.mask("", text) }
+}
 
 // mask replaces names in a text from a cell of some kind, "" for an output.
 func (m *masker) mask(kind notebook.Kind, text string) string {

@@ -39,3 +39,22 @@ func TestMask(t *testing.T) {
 		t.Errorf("without names a text becomes %q", got)
 	}
 }
+
+// TestMaskRunTogether: learning systems write names into file names without what stands between their words.
+func TestMaskRunTogether(t *testing.T) {
+	common := map[string]bool{}
+	addWords(common, "total revenue per region")
+	for _, tt := range []struct{ name, in, want string }{
+		{"examplemaria", "Maria Example; Example, Maria; maria.example, /Users/maria_example/x, C:\\Users\\Maria Example\\x, MariaExample, EXAMPLE MARIA", "[student]; [student]; [student], /Users/[student]/x, C:\\Users\\[student]\\x, [student], [student]"},
+		{"obrientestina", "by Testina O'Brien and O’Brien, Testina", "by [student] and [student]"},
+		{"lindqvistzoe", "Zoë Lindqvist, Zoe\u0308 Lindqvist", "[student], [student]"},
+		{"vandenbergan", "An van den Berg", "[student]"},
+		{"totalrevenue", "total revenue, revenue total", "total revenue, revenue total"},
+		{"examplemaria", "an example: Mariachi; examples Maria", "an example: Mariachi; examples Maria"},
+		{"leeann", "lee, ann", "lee, ann"}, // too short to tell from words
+	} {
+		if got := newMasker([]string{tt.name}, common).mask(notebook.Markdown, tt.in); got != tt.want {
+			t.Errorf("%s: %q becomes %q, want %q", tt.name, tt.in, got, tt.want)
+		}
+	}
+}
