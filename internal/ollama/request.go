@@ -54,7 +54,8 @@ func (w wire) path() string {
 	return pathGenerate
 }
 
-// wire writes a request the way Ollama reads it.
+// wire writes a request the way Ollama reads it. A prompt with a format goes to the chat API, which renders it alike: the other one holds a model that
+// thinks to the format from its first token on, so that what it writes is taken for thinking, or for nothing, and the text is empty.
 func (e *Engine) wire(req engine.Request) wire {
 	o := req.Options
 	w := wire{
@@ -66,6 +67,13 @@ func (e *Engine) wire(req engine.Request) wire {
 	}
 	for _, m := range req.Messages {
 		w.Messages = append(w.Messages, turn{m.Role, m.Content})
+	}
+	if len(req.Format) > 0 && req.Prompt != "" {
+		if req.System != "" {
+			w.Messages = append(w.Messages, turn{jobs.RoleSystem, req.System})
+		}
+		w.Messages = append(w.Messages, turn{jobs.RoleUser, req.Prompt})
+		w.System, w.Prompt = "", ""
 	}
 	switch req.Think {
 	case "":

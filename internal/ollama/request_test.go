@@ -35,8 +35,8 @@ func TestRequests(t *testing.T) {
 	}{
 		{"load", func() error { return e.Load(t.Context()) }, "/api/generate",
 			`{` + common + `, "options": {"num_ctx": 4096, "num_thread": 1}}`},
-		{"generate", func() error { _, err := e.Generate(t.Context(), all, discard); return err }, "/api/generate",
-			`{` + common + `, "system": "be brief", "prompt": "why?", "format": {"type": "string"}, "think": "high", "options": {"num_ctx": 4096, "num_thread": 1,
+		{"format", func() error { _, err := e.Generate(t.Context(), all, discard); return err }, "/api/chat",
+			`{` + common + `, "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why?"}], "format": {"type": "string"}, "think": "high", "options": {"num_ctx": 4096, "num_thread": 1,
 				"temperature": 0.5, "seed": 3, "num_predict": 9, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "repeat_penalty": 1.1, "stop": ["end"]}}`},
 		{"prefill", func() error {
 			_, err := e.Prefill(t.Context(), engine.Request{Prompt: "a < b && c", Options: jobs.Options{NumPredict: new(50)}})

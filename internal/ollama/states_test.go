@@ -200,6 +200,9 @@ func TestTemplates(t *testing.T) {
 		"format":      with(greedy("As JSON.", 40), func(r *engine.Request) { r.Format = format }),
 		"chat format": with(chat, func(r *engine.Request) { r.Format = format; r.Options.NumPredict = new(40) }),
 		"think":       with(system, func(r *engine.Request) { r.Think = jobs.ThinkOn }),
+		"think, generate, format": with(system, func(r *engine.Request) {
+			r.Think, r.Format, r.Options.NumPredict = jobs.ThinkLow, format, new(40)
+		}),
 		"no think":    with(system, func(r *engine.Request) { r.Think = jobs.ThinkOff }),
 		"chat think":  with(chat, func(r *engine.Request) { r.Think = jobs.ThinkOn }),
 		"think, format": with(chat, func(r *engine.Request) {
@@ -216,6 +219,9 @@ func TestTemplates(t *testing.T) {
 				want, err := a.Generate(t.Context(), req, discard)
 				if err != nil {
 					t.Fatalf("%s: %v", model, err)
+				}
+				if want.Text == "" && want.FinishReason == "stop" {
+					t.Errorf("%s: it ended without a text, after thinking %q: the format must not hold what is thought", model, want.Thinking)
 				}
 				if want.PromptTokens != p.PromptTokens {
 					t.Errorf("%s: Ollama's prompt has %d tokens, the state's %d", model, want.PromptTokens, p.PromptTokens)
