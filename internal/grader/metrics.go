@@ -76,9 +76,12 @@ func (m *metrics) prefixes() []report.Prefix {
 	return list
 }
 
-// pair is the seconds of a submission's two requests, one after the other and side by side; ok is false if there are not two.
+// MethodDirect is the method of a result that no pipeline had a part in: one Ollama by itself, which does one request after the other.
+const MethodDirect jobs.Method = "direct"
+
+// pair is the seconds of a submission's two requests, one after the other and side by side; ok is false if there are not two, or if they were not made side by side.
 func pair(s *report.Student) (sequential, parallel float64, ok bool) {
-	if s.Code == nil || s.Feedback == nil {
+	if s.Code == nil || s.Feedback == nil || s.Code.Method == MethodDirect || s.Feedback.Method == MethodDirect {
 		return 0, 0, false
 	}
 	a, b := tally.Computing(s.Code.Timings), tally.Computing(s.Feedback.Timings)

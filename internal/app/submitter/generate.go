@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
+	"tandem/internal/grader"
 	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/queue"
@@ -36,9 +37,6 @@ func Generate(ctx context.Context, c *queue.Client, j *jobs.Job, emit func(*jobs
 	return c.Await(ctx, j.ID)
 }
 
-// methodDirect is the method of a result that no pipeline had a part in.
-const methodDirect jobs.Method = "direct"
-
 // GenerateDirect has an Ollama do a job all by itself. It is for when there is no pipeline, and the
 // result says so.
 func GenerateDirect(ctx context.Context, url string, j *jobs.Job) (*jobs.Result, error) {
@@ -58,7 +56,7 @@ func GenerateDirect(ctx context.Context, url string, j *jobs.Job) (*jobs.Result,
 	}
 	r := jobs.NewResult(j, jobs.Succeeded)
 	r.Text, r.Thinking, r.FinishReason = done.Text, done.Thinking, done.FinishReason
-	r.Method, r.Decision = methodDirect, "direct: the pipeline could not be reached, so one Ollama did both phases"
+	r.Method, r.Decision = grader.MethodDirect, "direct: the pipeline could not be reached, so one Ollama did both phases"
 	r.Warnings = done.Warnings
 	r.Servers = jobs.Servers{Prefill: url, Decode: url}
 	r.Usage.PromptTokens, r.Usage.GeneratedTokens = done.PromptTokens, done.GeneratedTokens

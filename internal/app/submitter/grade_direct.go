@@ -124,7 +124,7 @@ func (d *alone) do(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
 		}
 		if jobs.Classify(err) == jobs.Permanent {
 			r = jobs.NewResult(j, jobs.Failed)
-			r.Method = methodDirect
+			r.Method = grader.MethodDirect
 			r.Error = &jobs.ErrorInfo{Code: jobs.CodeOf(err), Stage: jobs.StageFallback, Message: err.Error()}
 			return r, nil
 		}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +44,8 @@ func TestMain(m *testing.M) {
 
 func TestScripts(t *testing.T) {
 	alone := ollamatest.Start(t, ollamatest.Options{Model: "qwen3-coder:30b"})
-	cache, err := standin.CacheDir() // before HOME is another
+	breaking := ollamatest.Start(t, ollamatest.Options{Model: "qwen3-coder:30b"}) // for one script only
+	cache, err := standin.CacheDir()                                              // before HOME is another
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +61,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("TANDEM_USER", "tester")
 			env.Setenv("OLLAMA", alone.URL())
+			env.Setenv("BREAKING", breaking.URL())
 			env.Setenv("TANDEM_CACHE", cache)
 			env.Setenv("TANDEM_SHIM", theShim)
 			env.Setenv("TANDEM_NATS", "nats://127.0.0.1:1") // nobody listens there
@@ -72,6 +76,8 @@ func TestScripts(t *testing.T) {
 			"worker": rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
 			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
+			"mend": rigged((*rig).mend), "unseen": unseen, "capture": capture,
+			"breaks-after": breaksAfter(breaking), "heals": func(*testscript.TestScript, bool, []string) { breaking.Heal() },
 			"fill": fill, "sparse": sparse, "zipped": zipped, "lines": lines,
 		},
 	})
@@ -167,7 +173,7 @@ func (r *rig) startWorker(_ *testscript.TestScript, args []string) error {
 	w, err := app.StartWorker(r.ctx, app.WorkerConfig{
 		Role: role, Engine: r.engine, Log: slog.New(slog.DiscardHandler),
 		Flags: app.WorkerFlags{
-			NATS: r.server.URL(), Model: args[1], Engine: "ollama", Slots: 1, NumCtx: 4096, HTTP: "127.0.0.1:0",
+			NATS: r.server.URL(), Model: args[1], Engine: "ollama", Slots: 1, NumCtx: 16384, HTTP: "127.0.0.1:0",
 			Machine: "machine-" + args[0], StateDir: r.dir, StartTimeout: limit, DrainLimit: limit,
 		},
 	})
@@ -220,6 +226,12 @@ func (r *rig) held(*testscript.TestScript, []string) error {
 // release: lets held jobs go on, and those to come.
 func (r *rig) release(*testscript.TestScript, []string) error {
 	r.engine.open()
+	return nil
+}
+
+// mend: has the engine heed no word of a prompt any more.
+func (r *rig) mend(*testscript.TestScript, []string) error {
+	r.engine.mended.Store(true)
 	return nil
 }
 
@@ -337,6 +349,45 @@ func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	ts.Setenv(args[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	ts.Check(l.Close())
+}
+
+// breaksAfter makes a command: breaks-after N has an Ollama answer N requests more, and none after these until it heals.
+func breaksAfter(o *ollamatest.Server) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, args []string) {
+		n, err := strconv.Atoi(args[0])
+		ts.Check(err)
+		o.Fail("", n)
+		o.Fail(ollamatest.Reset, 1000)
+	}
+}
+
+// capture VAR REGEXP FILE: puts what the expression's group finds first in a file into a variable.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile(args[2]))
+	if found == nil {
+		ts.Fatalf("nothing in %s is like %s", args[2], args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+// unseen WORD DIR [PATH]…: checks that no file below a folder holds a word, but for those below the paths in it.
+func unseen(ts *testscript.TestScript, _ bool, args []string) {
+	word, dir, but := args[0], ts.MkAbs(args[1]), args[2:]
+	ts.Check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if inside, _ := filepath.Rel(dir, path); slices.Contains(but, inside) {
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			return nil
+		}
+		if strings.Contains(path, word) || strings.Contains(ts.ReadFile(path), word) {
+			ts.Fatalf("%s: holds %q", path, word)
+		}
+		return nil
+	}))
 }
 
 // fill FILE BYTES TEXT: writes a file of that size, all of it the text over and over; \xNN stands for a byte.
