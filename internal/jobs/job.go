@@ -87,7 +87,7 @@ type Think string
 const (
 	ThinkOn     Think = "on"     // think
 	ThinkOff    Think = "off"    // do not
-	ThinkLow    Think = "low"    // a little; gpt-oss knows levels
+	ThinkLow    Think = "low"    // a little; gpt-oss knows levels, and a model that cannot think answers without
 	ThinkMedium Think = "medium" // more
 	ThinkHigh   Think = "high"   // most
 )

@@ -79,7 +79,7 @@ func (e *Engine) left(ctx context.Context) error {
 func (e *Engine) restart(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
 	defer cancel()
-	w := e.wire(engine.Request{})
+	w := e.wire(ctx, engine.Request{})
 	w.KeepAlive = "0s"
 	var a answer
 	err := e.client.ask(ctx, pathGenerate, w, &a)

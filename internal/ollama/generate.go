@@ -14,7 +14,7 @@ import (
 
 // Generate runs both phases on this server.
 func (e *Engine) Generate(ctx context.Context, req engine.Request, emit engine.Emit) (engine.Completion, error) {
-	c, _, err := e.generate(ctx, "generate", req, e.wire(req), nil, emit)
+	c, _, err := e.generate(ctx, "generate", req, e.wire(ctx, req), nil, emit)
 	return c, err
 }
 
@@ -48,7 +48,7 @@ func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefil
 func (e *Engine) prefillContext(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
 	one := req
 	one.Options.NumPredict = new(1)
-	c, context, err := e.generate(ctx, "prefill", one, e.wire(one), nil, func(string, string) error { return nil })
+	c, context, err := e.generate(ctx, "prefill", one, e.wire(ctx, one), nil, func(string, string) error { return nil })
 	if err != nil {
 		return engine.Prefilled{}, err
 	}
@@ -90,7 +90,7 @@ func (e *Engine) Decode(ctx context.Context, req engine.Request, from engine.Pre
 	if from.Literal && same && literalRequest(req) == "" && len(from.Context) > 1 && from.FirstToken != "" {
 		return e.continueFrom(ctx, req, from, emit)
 	}
-	c, _, err := e.generate(ctx, "decode", req, e.wire(req), nil, emit)
+	c, _, err := e.generate(ctx, "decode", req, e.wire(ctx, req), nil, emit)
 	if err != nil {
 		return c, err
 	}

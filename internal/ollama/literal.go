@@ -67,7 +67,7 @@ func (e *Engine) whyNotLiteral(ctx context.Context, req engine.Request, p engine
 
 // continueFrom sends the context literally. The first token is the prefill machine's.
 func (e *Engine) continueFrom(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
-	w := e.wire(req)
+	w := e.wire(ctx, req)
 	w.System, w.Prompt, w.Template, w.Context = "", from.FirstToken, bareTemplate, from.Context[:len(from.Context)-1]
 	if n := req.Options.NumPredict; n != nil {
 		w.Options.NumPredict = new(*n - 1)

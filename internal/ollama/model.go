@@ -17,6 +17,7 @@ type model struct {
 	begins       bool   // the tokenizer puts a beginning-of-text token in front
 	beginID      int32  // which
 	renderer     bool   // Ollama has code of its own for the prompt, instead of a template
+	thinks       bool   // it can reason before it answers
 	parsesAnswer bool   // thinking or tool calls are taken out of what the model writes
 }
 
@@ -39,10 +40,8 @@ func (e *Engine) about(ctx context.Context) (*model, error) {
 	if err := e.client.ask(ctx, "/api/show", map[string]string{"model": e.model}, &s); err != nil {
 		return nil, err
 	}
-	m := &model{
-		digest: digest, renderer: s.Renderer != "", beginID: -1,
-		parsesAnswer: s.Parser != "" || slices.Contains(s.Capabilities, "thinking"),
-	}
+	m := &model{digest: digest, renderer: s.Renderer != "", beginID: -1, thinks: slices.Contains(s.Capabilities, "thinking")}
+	m.parsesAnswer = m.thinks || s.Parser != ""
 	m.tokenizer, _ = s.Info["tokenizer.ggml.model"].(string)
 	m.begins, _ = s.Info["tokenizer.ggml.add_bos_token"].(bool)
 	if id, ok := s.Info["tokenizer.ggml.bos_token_id"].(float64); ok {

@@ -147,7 +147,7 @@ func (e *Engine) Load(ctx context.Context) error {
 
 func (e *Engine) load(ctx context.Context) error {
 	var a answer
-	if err := e.client.ask(ctx, pathGenerate, e.wire(engine.Request{}), &a); err != nil {
+	if err := e.client.ask(ctx, pathGenerate, e.wire(ctx, engine.Request{}), &a); err != nil {
 		return err
 	}
 	if a.DoneReason != "load" {

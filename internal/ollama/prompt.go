@@ -13,7 +13,7 @@ import (
 // render returns the prompt as Ollama makes it of a request, and loads the model with our options if it
 // was not.
 func (e *Engine) render(ctx context.Context, req engine.Request) (string, error) {
-	w := e.wire(req)
+	w := e.wire(ctx, req)
 	w.RenderOnly = true
 	var a struct {
 		Debug *struct {

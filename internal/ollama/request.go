@@ -1,6 +1,7 @@
 package ollama
 
 import (
+	"context"
 	"encoding/json"
 
 	"tandem/internal/engine"
@@ -56,7 +57,7 @@ func (w wire) path() string {
 
 // wire writes a request the way Ollama reads it. A prompt with a format goes to the chat API, which renders it alike: the other one holds a model that
 // thinks to the format from its first token on, so that what it writes is taken for thinking, or for nothing, and the text is empty.
-func (e *Engine) wire(req engine.Request) wire {
+func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 	o := req.Options
 	w := wire{
 		Model: e.model, System: req.System, Prompt: req.Prompt, Format: req.Format, KeepAlive: e.keepAlive,
@@ -80,7 +81,10 @@ func (e *Engine) wire(req engine.Request) wire {
 	case jobs.ThinkOn, jobs.ThinkOff:
 		w.Think = req.Think == jobs.ThinkOn
 	default:
-		w.Think = req.Think
+		// How hard to think is nothing to a model that cannot, and Ollama would refuse it.
+		if m, err := e.about(ctx); err != nil || m.thinks {
+			w.Think = req.Think
+		}
 	}
 	return w
 }

@@ -20,6 +20,8 @@ func TestRequests(t *testing.T) {
 	const common = `"model": "fake:latest", "keep_alive": "-1s", "truncate": false, "shift": false`
 	fake := ollamatest.Start(t, ollamatest.Options{Thinks: true})
 	e := newEngine(t, ollama.Options{URL: fake.URL(), Model: "fake"})
+	cannot := ollamatest.Start(t, ollamatest.Options{})
+	simple := newEngine(t, ollama.Options{URL: cannot.URL(), Model: "fake"})
 	all := engine.Request{
 		System: "be brief", Prompt: "why?", Format: json.RawMessage(`{"type": "string"}`), Think: jobs.ThinkHigh,
 		Options: jobs.Options{
@@ -46,17 +48,24 @@ func TestRequests(t *testing.T) {
 			_, err := e.Generate(t.Context(), engine.Request{Messages: []jobs.Message{{Role: jobs.RoleSystem, Content: "s"}, {Role: jobs.RoleUser, Content: "u"}}, Think: jobs.ThinkOff}, discard)
 			return err
 		}, "/api/chat", `{` + common + `, "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "think": false, "options": {"num_ctx": 4096, "num_thread": 1}}`},
+		{"how hard to think, of a model that cannot", func() error {
+			_, err := simple.Generate(t.Context(), engine.Request{Prompt: "p", Think: jobs.ThinkLow}, discard)
+			return err
+		}, "/api/generate", `{` + common + `, "prompt": "p", "options": {"num_ctx": 4096, "num_thread": 1}}`},
 		{"think", func() error {
 			_, err := e.Generate(t.Context(), engine.Request{Prompt: "p", Think: jobs.ThinkOn}, discard)
 			return err
 		}, "/api/generate", `{` + common + `, "prompt": "p", "think": true, "options": {"num_ctx": 4096, "num_thread": 1}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := len(fake.Requests())
 			if err := tt.do(); err != nil {
 				t.Fatal(err)
 			}
-			sent := fake.Requests()[before]
+			requests := fake.Requests()
+			if strings.HasSuffix(tt.name, "cannot") {
+				requests = cannot.Requests()
+			}
+			sent := requests[len(requests)-1]
 			if sent.Path != tt.path {
 				t.Errorf("sent to %s, want %s", sent.Path, tt.path)
 			}

@@ -63,7 +63,7 @@ func (e *Engine) decodeState(ctx context.Context, req engine.Request, from engin
 		return engine.Completion{}, refused(ctx, e.trouble(ctx, "restore state", err, req))
 	}
 	ahead, began := time.Since(start), false
-	c, _, err := e.generate(ctx, "decode", req, e.wire(req), func() { began = true; slot.Started() }, emit)
+	c, _, err := e.generate(ctx, "decode", req, e.wire(ctx, req), func() { began = true; slot.Started() }, emit)
 	if err != nil {
 		if !began {
 			err = refused(ctx, err)

@@ -203,8 +203,8 @@ func TestTemplates(t *testing.T) {
 		"think, generate, format": with(system, func(r *engine.Request) {
 			r.Think, r.Format, r.Options.NumPredict = jobs.ThinkLow, format, new(40)
 		}),
-		"no think":    with(system, func(r *engine.Request) { r.Think = jobs.ThinkOff }),
-		"chat think":  with(chat, func(r *engine.Request) { r.Think = jobs.ThinkOn }),
+		"no think":   with(system, func(r *engine.Request) { r.Think = jobs.ThinkOff }),
+		"chat think": with(chat, func(r *engine.Request) { r.Think = jobs.ThinkOn }),
 		"think, format": with(chat, func(r *engine.Request) {
 			r.Think, r.Format, r.Options.NumPredict = jobs.ThinkOn, format, new(40)
 		}),

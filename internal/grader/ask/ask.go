@@ -52,10 +52,11 @@ type Prompt struct {
 	Cut    int             // bytes of the student's part that were left out to fit, outputs first; the text says where
 }
 
-// Job makes the request a job: Prompt = Shared + Own, SharedPrefix = len(Shared), temperature 0, seed 1. User, batch, ids, class and plan are the caller's.
+// Job makes the request a job: Prompt = Shared + Own, SharedPrefix = len(Shared), temperature 0, seed 1, little thinking: a model that reasons must not use up the tokens of its answer, of which
+// llama-server counts the thinking as a part. User, batch, ids, class and plan are the caller's.
 func (p *Prompt) Job() *jobs.Job {
 	return &jobs.Job{
-		V: jobs.Version, Model: p.Model, System: p.System, Prompt: p.Shared + p.Own, SharedPrefix: len(p.Shared), Format: p.Format,
+		V: jobs.Version, Model: p.Model, System: p.System, Prompt: p.Shared + p.Own, SharedPrefix: len(p.Shared), Format: p.Format, Think: jobs.ThinkLow,
 		Options: jobs.Options{Temperature: new(0.0), Seed: new(int64(1)), NumPredict: new(p.Tokens)},
 	}
 }

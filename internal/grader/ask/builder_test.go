@@ -88,6 +88,9 @@ func TestJob(t *testing.T) {
 	a := exampleClass(t)
 	p := prompt(t, newBuilder(t, a), rubric.JudgeFeedback, subject(a, readExample(t, "submissions/student-01.ipynb")))
 	j := p.Job()
+	if j.Think != jobs.ThinkLow {
+		t.Errorf("a model that reasons is asked to think %q; want little, since that takes tokens from its answer", j.Think)
+	}
 	j.ID, j.User, j.Batch, j.Class = jobs.NewID(), "somebody", "grade", jobs.Batch
 	if err := j.Validate(); err != nil {
 		t.Fatal(err)
