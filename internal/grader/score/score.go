@@ -111,9 +111,9 @@ func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings,
 		sum.add(points)
 	}
 	s.Base, s.Adjusted = asPoints(base), asPoints(sum.points)
-	s.say("layers 1 and 2: %s of %s", show(base), show(total))
+	s.say("by the checks and the outputs: %s of %s", show(base), show(total))
 	if change := minus(sum.points, base); change.Sign() != 0 {
-		s.say("judgements of the models: %s, to %s", signed(change), show(sum.points))
+		s.say("by the models' judgements: %s, to %s", signed(change), show(sum.points))
 	}
 	if c.missing > 0 {
 		s.say("criteria without a judgement that counts: %d, so between %s and %s before any cap", c.missing, show(sum.low), show(sum.high))
@@ -271,7 +271,7 @@ func (c *computer) unsectioned(worth *big.Rat, out *Element) *big.Rat {
 	if share == nil {
 		share, name, what = new(big.Rat), "nothing to check", "the rubric names neither sections nor variables, and the notebook is empty"
 		if !c.layer1.Empty {
-			share, what = one(), "the rubric names neither sections nor variables, so every notebook that is not empty has all points of layer 1"
+			share, what = one(), "the rubric names neither sections nor variables, so every notebook that is not empty has all points of the checks"
 		}
 	}
 	out.say("%s: %s: %s of %s", name, what, show(times(worth, share)), show(worth))
@@ -299,20 +299,24 @@ func (c *computer) items(section string) (*big.Rat, string) {
 			continue
 		}
 		asked++
+		name := short(item.Name)
+		if item.Kind != "question" {
+			name = strings.ReplaceAll(name, "|", " or ") // either will do
+		}
 		switch item.Status {
 		case check.Found:
 			found.Add(found, one())
 			continue
 		case check.NotRun:
 			found.Add(found, half())
-			lacks = append(lacks, fmt.Sprintf("%s %s never run: half", item.Kind, short(item.Name)))
+			lacks = append(lacks, fmt.Sprintf("%s %s never run: half", item.Kind, name))
 		case check.Failed:
 			found.Add(found, half())
-			lacks = append(lacks, fmt.Sprintf("%s %s ends in an error: half", item.Kind, short(item.Name)))
+			lacks = append(lacks, fmt.Sprintf("%s %s ends in an error: half", item.Kind, name))
 		case check.Placeholder:
-			lacks = append(lacks, fmt.Sprintf("%s %s left as in the template", item.Kind, short(item.Name)))
+			lacks = append(lacks, fmt.Sprintf("%s %s left as in the template", item.Kind, name))
 		default:
-			lacks = append(lacks, fmt.Sprintf("%s %s missing", item.Kind, short(item.Name)))
+			lacks = append(lacks, fmt.Sprintf("%s %s missing", item.Kind, name))
 		}
 	}
 	if asked == 0 {

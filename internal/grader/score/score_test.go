@@ -201,7 +201,7 @@ func TestSystematicShare(t *testing.T) {
 		want         float64
 		reason       string
 	}{
-		{"nothing to check", "", &check.Findings{}, 1, "nothing to check: the rubric names neither sections nor variables, so every notebook that is not empty has all points of layer 1: 10 of 10"},
+		{"nothing to check", "", &check.Findings{}, 1, "nothing to check: the rubric names neither sections nor variables, so every notebook that is not empty has all points of the checks: 10 of 10"},
 		{"nothing to check in an empty notebook", "", &check.Findings{Empty: true}, 0, "nothing to check: the rubric names neither sections nor variables, and the notebook is empty: 0 of 10"},
 		{"variables without sections", "", &check.Findings{Items: []check.Item{{Name: "x", Status: check.Found}, {Kind: "variable", Name: "y", Status: check.Missing}}}, 0.5, "required variables: 1 of 2 things found (variable y missing): 5 of 10"},
 		{"a section that asks for nothing", `, "autograder_checks": {"sections": {"s": {}, "t": {"points": 3}}}`, &check.Findings{Sections: []check.Section{{ID: "s", Completeness: check.Complete}, {ID: "t", Completeness: check.Partial}}}, 0.25, "s: asks for nothing by name and is complete: 2.5 of 2.5\nt: asks for nothing by name and is not complete: 0 of 7.5"},
@@ -250,8 +250,8 @@ func TestReasons(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want = []string{
-		"layers 1 and 2: 82.5 of 100",
-		"judgements of the models: −6, to 76.5",
+		"by the checks and the outputs: 82.5 of 100",
+		"by the models' judgements: −6, to 76.5",
 		"criteria without a judgement that counts: 1, so between 73.5 and 76.5 before any cap",
 		"sections of 1 of 4 points are complete: at most 25, so 25",
 	}
