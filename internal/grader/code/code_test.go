@@ -63,7 +63,7 @@ func TestEmptyCells(t *testing.T) {
 func TestHugeCells(t *testing.T) {
 	for _, piece := range []string{
 		"(", ")", "([{", "}])", "print(", "head(", "a.", "a::", "a %>% ", "a |> head() |> ", "x = ", "x <- ", "f'{", "f\"{f'{", "{", "lambda ", "for x in ", "with a as ",
-		"(x := ", "agg(", "sapply(", "if x: ", "import a.", "import a as ", "r\"(", "R\"--[", "`", "%", "'", "\\\n", "a\n", "f(a,", "'''", "x[", "f(a=",
+		"(x := ", "agg(", "sapply(", "if x: ", "import a.", "import a as ", "r\"(", "R\"--[", "`", "%", "'", "\\\n", "a\n", "f(a,", "'a'+", "'a'%(", "print('a'+", "'''", "x[", "f(a=",
 	} {
 		source := strings.Repeat(piece, 60_000/len(piece))
 		start := time.Now()

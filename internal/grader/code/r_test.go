@@ -122,6 +122,7 @@ func TestR(t *testing.T) {
 		{what: "shown by parentheses", source: "(x <- f(1))", assigned: "x", shown: "x"},
 		{what: "shown by functions", source: "head(a, n)\nprint(b, digits = k)\nknitr::kable(head(c))\ntibble::glimpse(d)\nView(e)\nprint(tail(g, 3))\nstr(h)", shown: "a b c d e g h"},
 		{what: "shown by pipes", source: "a |> head(3)\nb %>% print()\nc %>% head\nd |> filter(x) |> head()\nsales |>\n  knitr::kable()", shown: "a b c sales"},
+		{what: "shown in another order and dress", source: "a |> arrange(desc(x)) |> kable() |> kable_styling()\nscales::dollar(b)", shown: "a b"},
 		{what: "shown in a sentence", source: "cat(\"Mean:\", round(m, 2), \"\\n\")\nprint(paste(\"Total\", total))", shown: "m total"},
 		{what: "not shown", source: "invisible(a)\nb <- head(c)\nsummary(d)\nplot(e)\nf + 1\ng$h\nk |> head() -> l", assigned: "b l"},
 		{what: "shown within a function is shown", source: "for (i in 1:3) { print(x) }", assigned: "i", shown: "x"},

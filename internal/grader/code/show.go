@@ -8,10 +8,12 @@ var always = map[notebook.Language]map[string]bool{
 	notebook.Python: words("print display pprint"),
 }
 
-// through are the functions whose value is their first argument, or a part of it: what displays their value displays that.
+// through are the functions whose value is their first argument, a part of it, or it in another order or dress: what displays their value displays that.
 var through = map[notebook.Language]map[string]bool{
-	notebook.R:      words("head tail kable kbl kable_styling gt datatable flextable paged_table as_tibble as.data.frame slice_head slice_tail ungroup round signif"),
-	notebook.Python: words("head tail sample to_string to_markdown to_html round style"),
+	notebook.R: words("head tail slice slice_head slice_tail arrange relocate ungroup collect as_tibble as.data.frame as.data.table as.numeric as.vector unname round signif " +
+		"kable kbl kable_styling kable_classic kable_minimal column_spec row_spec gt tab_header fmt_number fmt_currency fmt_percent cols_label datatable flextable paged_table " +
+		"dollar percent comma formatC prettyNum"),
+	notebook.Python: words("head tail sample nlargest nsmallest sort_values sort_index reset_index set_index to_frame copy round to_string to_markdown to_html style format hide set_caption background_gradient"),
 }
 
 // spelling are the functions that make a text of all their arguments.
@@ -100,7 +102,7 @@ func (r *reader) show(from, to, depth int) {
 			return
 		}
 	}
-	if r.showMethods(from, to) {
+	if r.showMethods(from, to) || r.showJoined(from, to, depth) {
 		return
 	}
 	// A call: its name may be qualified.
@@ -145,10 +147,51 @@ func (r *reader) showMethods(from, to int) bool {
 	return true
 }
 
+// showJoined notes what is displayed by a text with values in it: "a" + str(x), "%d" % x and "{}".format(x).
+func (r *reader) showJoined(from, to, depth int) bool {
+	if r.lang != notebook.Python {
+		return false
+	}
+	if r.at(from).kind == text && r.at(from+1).is(".") {
+		r.show(from, from+1, depth+1)
+		if r.at(from+2).text == "format" && r.at(from+3).is("(") && r.at(from+3).match >= 0 {
+			r.showCall(from+2, depth)
+		}
+		return true
+	}
+	isText := false
+	operands := []int{from} // where each begins, and behind the last
+	for i := from; i < to; i++ {
+		t := r.at(i)
+		isText = isText || t.kind == text
+		if t.is("+") || t.is("%") {
+			operands = append(operands, i+1)
+		} else if t.match > i {
+			i = t.match
+		}
+	}
+	if !isText || len(operands) == 1 {
+		return false
+	}
+	operands = append(operands, to+1)
+	for k, operand := range operands[:len(operands)-1] {
+		end := operands[k+1] - 1
+		if r.at(operand).is("(") && r.at(operand).match == end-1 {
+			r.showArguments(operand+1, end-1, depth, false)
+		} else {
+			r.show(operand, end, depth+1)
+		}
+	}
+	return true
+}
+
 // showCall notes what is displayed if the value of the call of the name at i is: its arguments that have no name.
 func (r *reader) showCall(i, depth int) {
-	first := through[r.lang][r.at(i).text]
-	from, to := i+2, r.at(i+1).match
+	r.showArguments(i+2, r.at(i+1).match, depth, through[r.lang][r.at(i).text] && !spelling[r.lang][r.at(i).text])
+}
+
+// showArguments notes what is displayed if the values of the arguments [from, to) are, or of the first alone.
+func (r *reader) showArguments(from, to, depth int, first bool) {
 	for from < to {
 		comma := r.find(from, to, ",")
 		if !r.at(from + 1).is("=") {

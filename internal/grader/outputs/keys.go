@@ -97,8 +97,8 @@ func (s *side) add(list []*candidate, cell int, own, bare bool, b *budget) []*ca
 	return list
 }
 
-// ofVariable lists what the student's cells show that show or assign a variable, the last cells first. A cell that assigns it and shows something else, and cells about the other variables that the
-// solution shows beside it, may hold an equal value; if not, they say nothing of this one.
+// ofVariable lists what the student's cells show that show or assign a variable, the last cells first. A cell that assigns it and shows something else, one that
+// only uses it, as in nrow(x), and cells about the other variables that the solution shows beside it, may hold an equal value; if not, they say nothing of this one.
 func (s *side) ofVariable(name string, beside []string, b *budget) []*candidate {
 	var own, others []int
 	for i := range s.code {
@@ -107,7 +107,7 @@ func (s *side) ofVariable(name string, beside []string, b *budget) []*candidate 
 		switch {
 		case f.Shown[name] != nil, f.Assigned[name] != nil && len(f.Shown) == 0:
 			own = append(own, i)
-		case f.Assigned[name] != nil, slices.ContainsFunc(beside, has):
+		case f.Assigned[name] != nil, f.Named[name] != nil, slices.ContainsFunc(beside, has):
 			others = append(others, i)
 		}
 	}

@@ -92,6 +92,16 @@ func TestCompareFindsTheStudentsOutput(t *testing.T) {
 			student:  cells{prints("total <- f()\ntotal", "The table\n  region n\n1  North 3\n")},
 			want:     []string{"total match in 1"},
 		},
+		"what a cell of its own says of the variable": {
+			solution: cells{prints("orders <- f()\nnrow(orders)", "[1] 420")},
+			student:  cells{cellOf("orders <- f()"), prints("paste(\"Rows:\", nrow(orders))", "[1] \"Rows: 420\"")},
+			want:     []string{"orders match in 2: within a text"},
+		},
+		"a cell of its own says something else of the variable": {
+			solution: cells{prints("orders <- f()\nnrow(orders)", "[1] 420")},
+			student:  cells{cellOf("orders <- f()"), prints("ncol(orders)", "[1] 8")},
+			want:     []string{"orders missing in 1: the cell was run, but shows no number of it"},
+		},
 		"a variable that is never assigned": {
 			solution: cells{prints("total <- 5\ntotal", "[1] 5")},
 			student:  cells{prints("# total <- 5\nprint(\"total\")", "[1] 5")},
