@@ -88,6 +88,7 @@ type ModelPlan struct {
 	LongestOwn   int    `json:"longest_own"`   // of the longest student's part, about
 	AnswerTokens int    `json:"answer_tokens"` // at most, of all answers
 	Cut          int    `json:"cut"`           // prompts that do not fit and are cut
+	Context      int    `json:"context"`       // of its workers, in tokens, about: from there on none is cut
 }
 
 // ProblemPlan is a submission that cannot be graded.

@@ -40,6 +40,7 @@ func (m *ModelPlan) add(q *request) {
 		m.OwnTokens += q.ownTokens
 		m.LongestOwn = max(m.LongestOwn, q.ownTokens)
 		m.AnswerTokens += q.answerTokens
+		m.Context = max(m.Context, q.context)
 		if q.cut > 0 {
 			m.Cut++
 		}

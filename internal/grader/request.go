@@ -19,6 +19,7 @@ type request struct {
 
 	sharedTokens, ownTokens, answerTokens int // about; of the answer: at most
 	cut                                   int // bytes of the student's part that are left out
+	context                               int // in tokens, in which nothing is left out
 
 	// round is how it was asked what is asked now: not yet, once, or once and once more after an answer that did not pass. The last one rules.
 	round []*attempt
@@ -32,7 +33,7 @@ func (g *Grading) newRequest(s *submission, p *ask.Prompt) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &request{of: s, judge: p.Kind, model: p.Model, key: key, answerTokens: p.Tokens, cut: p.Cut, next: 1}
+	q := &request{of: s, judge: p.Kind, model: p.Model, key: key, answerTokens: p.Tokens, cut: p.Cut, context: p.ContextTokens(), next: 1}
 	q.sharedTokens, q.ownTokens = p.EstimateTokens()
 	return q, nil
 }

@@ -304,10 +304,10 @@ func TestPlan(t *testing.T) {
 	}
 	for i, want := range []ModelPlan{{Model: coder, Judge: "code", Jobs: 2, AnswerTokens: 2400}, {Model: talker, Judge: "feedback", Jobs: 2, AnswerTokens: 3000}} {
 		m := p.Models[i]
-		if m.SharedTokens <= 0 || m.OwnTokens < m.LongestOwn || m.LongestOwn <= 0 {
+		if m.SharedTokens <= 0 || m.OwnTokens < m.LongestOwn || m.LongestOwn <= 0 || m.Context < m.SharedTokens+m.LongestOwn {
 			t.Errorf("estimates of %+v", m)
 		}
-		if m.SharedTokens, m.OwnTokens, m.LongestOwn = 0, 0, 0; m != want {
+		if m.SharedTokens, m.OwnTokens, m.LongestOwn, m.Context = 0, 0, 0, 0; m != want {
 			t.Errorf("the plan says %+v, want %+v", m, want)
 		}
 	}

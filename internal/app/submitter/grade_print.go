@@ -159,6 +159,11 @@ func (p *plan) writeTo(w io.Writer) error {
 	}
 	_ = t.Flush() // a strings.Builder takes everything
 	fmt.Fprintln(&b, "(tokens are estimates; the shared prefix is computed once per prefill slot and model, the own part of each job is the rest)")
+	for _, m := range p.Models {
+		if m.Cut > 0 {
+			fmt.Fprintf(&b, "%s: %d prompts are cut; with a --num-ctx of about %d its workers would get them whole\n", m.Model, m.Cut, m.Context)
+		}
+	}
 	basis := "published rates of a DGX Spark and a Mac Studio, since no worker has measured its own yet"
 	if p.Measured {
 		basis = "the rates that the workers have measured"

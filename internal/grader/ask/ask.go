@@ -77,6 +77,13 @@ func (p *Prompt) EstimateTokens() (shared, own int) {
 	return estimate(len(p.System)+len(p.Shared)) + turns*turnTokens, estimate(len(p.Own)) + turnTokens
 }
 
+// ContextTokens is about the least context in which nothing of the student's part is left out, even if it is asked again: in tokens, a multiple of 1,024. The headings of cells that were left out whole are not counted.
+func (p *Prompt) ContextTokens() int {
+	bytes := len(p.System) + len(p.Shared) + len(p.Own) + p.Cut + len(againText) + maxProblem
+	tokens := int(math.Ceil(float64(bytes)/fitPerToken)) + p.Tokens + marginTokens
+	return (tokens + 1023) / 1024 * 1024
+}
+
 func estimate(bytes int) int { return int(math.Ceil(float64(bytes) / bytesPerToken)) }
 
 // maxProblem is how many bytes of a problem a model is told.

@@ -129,3 +129,25 @@ func TestHugeNotebookFits(t *testing.T) {
 		}
 	}
 }
+
+// TestContextThatCutsNothing: what a cut prompt says it would need does.
+func TestContextThatCutsNothing(t *testing.T) {
+	nb, _ := longNotebook()
+	nb.Cells[1].Source = strings.Repeat("long <- 2\n", 5000)
+	a := Assignment{Rubric: readRubric(t, small), Solution: cells("x <- 1")}
+	in := func(context int) *Prompt {
+		b, err := NewBuilder(a, "", map[rubric.Judge]Limits{rubric.JudgeCode: {ContextTokens: context}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return prompt(t, b, rubric.JudgeCode, Subject{Notebook: nb})
+	}
+	cut := in(8192)
+	needed := cut.ContextTokens()
+	if whole := in(needed); cut.Cut == 0 || whole.Cut != 0 || whole.ContextTokens() > needed {
+		t.Errorf("with 8192 tokens of context %d bytes are cut and %d are said to be needed, with which %d are cut", cut.Cut, needed, whole.Cut)
+	}
+	if in(needed-4096).Cut == 0 {
+		t.Errorf("%d tokens less than what is said to be needed do", 4096)
+	}
+}
