@@ -120,7 +120,8 @@ func (f *form) read(data []byte) (*Answer, error) {
 		}
 	}
 	for _, i := range said.Improvements {
-		if i = (Improvement{tidy(i.What), tidy(i.Why), tidy(i.How), tidy(i.Example)}); i != (Improvement{}) {
+		// One that does not say what it is about is none.
+		if i = (Improvement{tidy(i.What), tidy(i.Why), tidy(i.How), tidy(i.Example)}); i.What != "" {
 			a.Improvements = append(a.Improvements, i)
 		}
 	}
