@@ -22,7 +22,7 @@ func readPipes(lines []string) (value, int) {
 		}
 		g.rows = append(g.rows, strings.SplitN(strings.Trim(line, "|"), "|", maxColumns+1))
 	}
-	if read < 3 || len(g.rows) < 2 {
+	if len(g.rows) < 2 {
 		return value{}, 0
 	}
 	for i := range g.rows[0] {

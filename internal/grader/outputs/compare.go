@@ -81,18 +81,25 @@ func compareSingles(want, got scalar, tolerance float64) outcome {
 	return outcome{equal: true, share: 1, notes: agreed.notes(tolerance)}
 }
 
-// compareWithin looks for a number in a text: it must be the only one of its line.
+// Numbers that stand for one value within a line of text.
+const (
+	maxBeside  = 4 // numbers of the line, if the value is among them
+	tellDigits = 3 // that the value shows at least, to be told from a year, a rank or a count beside it
+)
+
+// compareWithin looks for a number in a text: it must be the only one of its line, or have so many digits that it is known among a few.
 func compareWithin(want scalar, text string, tolerance float64) outcome {
 	var o outcome
 	for _, line := range textLines(text) {
 		numbers := onlyNumbers(line.tokens)
-		if len(numbers) != 1 {
+		if len(numbers) > 1 && (len(numbers) > maxBeside || want.num.digits < tellDigits) {
 			continue
 		}
-		o = compareSingles(want, numbers[0], tolerance)
-		if o.equal {
-			o.note("within a text")
-			return o
+		for _, n := range numbers {
+			if o = compareSingles(want, n, tolerance); o.equal && (len(numbers) == 1 || n.num.digits >= tellDigits) {
+				o.note("within a text")
+				return o
+			}
 		}
 	}
 	o = outcome{}

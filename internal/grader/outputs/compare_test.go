@@ -73,7 +73,7 @@ func TestCompareTables(t *testing.T) {
 		},
 		"other names": {
 			"       a       b         c\n0  North     110  15233.62\n1  South      95  12000.00\n2   East      85   5479.20\n3    NaN       9    913.60\n",
-			Comparison{Verdict: Match, Note: "the columns have other names and were compared in their order"},
+			Comparison{Verdict: Match, Note: "other names: a for region, b for orders, c for revenue"},
 		},
 		"the index is the region": {
 			"        orders   revenue\nregion                  \nNorth      110  15233.62\nSouth       95  12000.00\nEast        85   5479.20\nNaN          9    913.60\n",

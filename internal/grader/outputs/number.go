@@ -23,6 +23,24 @@ type number struct {
 // numberShape is a number with an optional sign, currency, thousands separators (comma, apostrophe, narrow spaces), fraction, exponent and percent sign.
 var numberShape = regexp.MustCompile(`^([-+−]?) ?[$€£¥]? ?([-+−]?)(\d{1,3}(?:[,'’\x{a0}\x{2009}\x{202f}]\d{3})+|\d*)(?:(\.)(\d*))?(?:[eE]([-+]?\d{1,3}))? ?([%€£¥]?)$`)
 
+// withComma and withPoints are numbers as half of Europe writes them: 1.234,56 and 1.234.567.
+var (
+	withComma  = regexp.MustCompile(`^(\D*)(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(\D*)$`)
+	withPoints = regexp.MustCompile(`^\D*\d{1,3}(?:\.\d{3}){2,}\D*$`)
+)
+
+// withPoint writes a number that has a decimal comma with a point. What may as well have its thousands separated (1,234) and what may have a decimal point (1.234) stay as they are.
+func withPoint(s string) string {
+	if withPoints.MatchString(s) {
+		return strings.ReplaceAll(s, ".", "")
+	}
+	m := withComma.FindStringSubmatch(s)
+	if m == nil || len(m[3]) == 3 && len(m[2]) <= 3 && m[2] != "0" {
+		return s
+	}
+	return m[1] + strings.ReplaceAll(m[2], ".", "") + "." + m[3] + m[4]
+}
+
 // maxNumber is the longest text that is read as a number, in bytes.
 const maxNumber = 64
 
@@ -41,7 +59,7 @@ func readNumber(s string) (number, bool) {
 	if !strings.ContainsAny(s, "0123456789") {
 		return number{}, false
 	}
-	m := numberShape.FindStringSubmatch(s)
+	m := numberShape.FindStringSubmatch(withPoint(s))
 	if m == nil {
 		return number{}, false
 	}

@@ -16,6 +16,12 @@ func TestReadNumber(t *testing.T) {
 		".5":          {value: 0.5, unit: 0.1, digits: 1, places: 1},
 		"1.5e+04":     {value: 15000, unit: 1000, digits: 2, places: 1, exponent: true},
 		"1,234,567.8": {value: 1234567.8, unit: 0.1, digits: 8, places: 1},
+		"1,23":        {value: 1.23, unit: 0.01, digits: 3, places: 2},
+		"0,123":       {value: 0.123, unit: 0.001, digits: 3, places: 3},
+		"1.234,50 €":  {value: 1234.5, unit: 0.01, digits: 6, places: 2},
+		"1.234.567":   {value: 1234567, unit: 1, digits: 7, whole: true},
+		"1,234":       {value: 1234, unit: 1, digits: 4, whole: true},
+		"1.234":       {value: 1.234, unit: 0.001, digits: 4, places: 3},
 		"1'234":       {value: 1234, unit: 1, digits: 4, whole: true},
 		"1\u202f234":  {value: 1234, unit: 1, digits: 4, whole: true},
 		"$1,234.50":   {value: 1234.5, unit: 0.01, digits: 6, places: 2},
@@ -32,7 +38,7 @@ func TestReadNumber(t *testing.T) {
 			t.Errorf("readNumber(%q) = %+v, %v; want %+v", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "-", ".", "%", "North", "12a", "1,23", "1,2345", "1.2.3", "2024-03-01", "--5", "e5", "1e9999", "0x10", "12 13"} {
+	for _, text := range []string{"", "-", ".", "%", "North", "12a", "1,2,3", "1.23,4", "12,34.5", "1.2.3", "2024-03-01", "--5", "e5", "1e9999", "0x10", "12 13"} {
 		if got, ok := readNumber(text); ok {
 			t.Errorf("readNumber(%q) = %+v; want none", text, got)
 		}

@@ -65,6 +65,10 @@ func speaking(s string) []string {
 			list = list || masked.MatchString(line)
 			continue
 		}
+		if rule.MatchString(line) {
+			continue
+		}
+		line = quartiles.Replace(line)
 		list = list && line == ""
 		lines = append(lines, strings.ReplaceAll(line, "\t", "        "))
 		if len(lines) == maxLines {
@@ -73,6 +77,12 @@ func speaking(s string) []string {
 	}
 	return lines
 }
+
+// rule is drawn between or around the rows of a table with a gap at each column, as knitr and tabulate do. One without gaps may part two tables.
+var rule = regexp.MustCompile(`^[\s|+]*[-=:]{2,}(?:[\s|+]+[-=:]{2,})+[\s|+]*$`)
+
+// quartiles keeps together the names in R's summary that are two words.
+var quartiles = strings.NewReplacer("1st Qu.", "1st\u00a0Qu.", "3rd Qu.", "3rd\u00a0Qu.")
 
 // masked is followed by an indented list of names.
 var masked = regexp.MustCompile(`^The following objects? (is|are) masked from`)

@@ -1,6 +1,8 @@
 package outputs
 
 import (
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -35,10 +37,16 @@ func readScalar(s string) scalar {
 	return scalar{text: s, kind: word, word: fold(s)}
 }
 
+// german is a date as it is written in German: 31.12.2026.
+var german = regexp.MustCompile(`^(\d{1,2})\.(\d{1,2})\.(\d{4})$`)
+
 // fold brings a text into the form in which texts are compared: lower case, single blanks, no quotes, no punctuation at its end. A time of
-// midnight says no more than its date.
+// midnight says no more than its date, and a date in German the same as in ISO 8601.
 func fold(s string) string {
 	s = strings.TrimSuffix(strings.TrimSpace(s), " 00:00:00")
+	if m := german.FindStringSubmatch(s); m != nil {
+		s = fmt.Sprintf("%s-%02s-%02s", m[3], m[2], m[1])
+	}
 	s = strings.Map(func(r rune) rune {
 		if strings.ContainsRune("\"'`´“”‘’„«»", r) {
 			return -1

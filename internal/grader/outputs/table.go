@@ -20,6 +20,7 @@ type table struct {
 	columns []column
 	rows    [][]scalar // each as long as columns
 	partial bool       // rows are left out
+	head    int        // rows before those that are left out in the middle, 0 if none are
 	narrow  bool       // columns are left out
 	hidden  []string   // names of columns that are left out, as far as they are told
 	total   int        // rows of the whole table, -1 if that is not told
@@ -79,6 +80,9 @@ func (g *grid) table() *table {
 	}
 	if width > maxColumns {
 		width, t.narrow = maxColumns, true
+	}
+	if dots := slices.IndexFunc(g.rows, allDots); dots > 0 && dots < len(g.rows)-1 {
+		t.head = dots
 	}
 	rows := slices.DeleteFunc(slices.Clone(g.rows), func(row []string) bool {
 		dots := allDots(row)

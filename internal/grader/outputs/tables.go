@@ -11,7 +11,7 @@ func compareTables(want, got *table, tolerance float64) outcome {
 	if want.vector && got.vector && !want.wordy(0) && !got.wordy(0) {
 		return compareSequences(want, got, tolerance)
 	}
-	columns, missing, byPlace := pairColumns(want, got)
+	columns, missing, byPlace := pairColumns(want, got, tolerance)
 	var o outcome
 	for _, i := range missing {
 		o.differ(Discrepancy{Where: "column " + want.name(i), Want: "among the columns " + want.titles(), Got: "the columns " + got.titles()})
@@ -38,6 +38,8 @@ func compareTables(want, got *table, tolerance float64) outcome {
 	o.equal = len(o.diffs) == 0
 	if byPlace {
 		o.note("the columns have other names and were compared in their order")
+	} else if names := renamed(want, got, columns); names != "" {
+		o.note("other names: %s", clip(names))
 	}
 	if want.partial || got.partial {
 		o.note("compared are the %s shown", plural(min(len(want.rows), len(got.rows)), "row"))
@@ -53,18 +55,25 @@ func compareTables(want, got *table, tolerance float64) outcome {
 
 // differences lists what is not equal, whole rows first, and counts the rows that are equal. Of tables that are not shown in full, only rows that the other one must have count.
 func (m *matcher) differences(o *outcome) (equal int) {
-	wantCounts, gotCounts := !m.got.partial, !m.want.partial
-	if m.want.partial && m.got.partial {
-		wantCounts = len(m.want.rows) <= len(m.got.rows)
-		gotCounts = !wantCounts
+	wantCounts, gotCounts := len(m.want.rows), len(m.got.rows) // the first rows
+	switch both := m.want.partial && m.got.partial; {
+	case both && m.want.head > 0 && m.got.head == 0 && m.want.head < gotCounts:
+		// The one print ends where the other leaves rows out: the last rows of that need not be in it.
+		wantCounts, gotCounts = m.want.head, 0
+	case both && m.got.head > 0 && m.want.head == 0 && m.got.head < wantCounts:
+		wantCounts, gotCounts = 0, m.got.head
+	case both && wantCounts <= gotCounts, !both && m.want.partial:
+		gotCounts = 0
+	case both, m.got.partial:
+		wantCounts = 0
 	}
 	for i, j := range m.partner {
-		if j < 0 && wantCounts {
+		if j < 0 && i < wantCounts {
 			o.differ(Discrepancy{Where: m.label(i), Want: m.want.line(i, m.columns, pairedColumn.ofWant), Got: "no such row"})
 		}
 	}
 	for j, used := range m.used {
-		if !used && gotCounts {
+		if !used && j < gotCounts {
 			o.differ(Discrepancy{Where: "row that the solution has not", Want: "no such row", Got: m.got.line(j, m.columns, pairedColumn.ofGot)})
 		}
 	}

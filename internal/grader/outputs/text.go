@@ -11,7 +11,7 @@ import (
 const maxTokens = 20000
 
 // tokenShape is a word, a number or a comparison; what else stands in a text is punctuation.
-var tokenShape = regexp.MustCompile(`[\pL_][\pL\pM\d_]*(?:['’.][\pL\d_]+)*|[-+−]?[$€£¥]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?(?: ?%)?|[<>≤≥]=?`)
+var tokenShape = regexp.MustCompile(`[\pL_][\pL\pM\d_]*(?:['’.][\pL\d_]+)*|[-+−]?[$€£¥]?(?:\d{1,3}(?:\.\d{3})+,\d{1,2}\b|\d+,\d{2}\b|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?(?: ?%)?|[<>≤≥]=?`)
 
 // tokens reads a text into its words, folded, and its numbers.
 func tokens(s string) []scalar {
