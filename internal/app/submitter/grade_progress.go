@@ -161,22 +161,22 @@ func terminalWidth(w io.Writer) int {
 // lines are the table: submissions, answers by model, where the jobs are.
 func (p *gradeProgress) lines(now time.Time) []string {
 	e := p.last
-	first := fmt.Sprintf("%d of %d submissions reported", e.Done, e.Submissions)
+	first := []string{fmt.Sprintf("%d of %d submissions reported", e.Done, e.Submissions)}
 	for _, more := range []struct {
 		n    int
 		what string
 	}{{e.Review, "to review"}, {e.Failed, "failed"}} {
 		if more.n > 0 {
-			first += fmt.Sprintf(", %d %s", more.n, more.what)
+			first = append(first, fmt.Sprintf("%d %s", more.n, more.what))
 		}
 	}
 	models := p.models()
 	if left, ok := p.left(models, now); ok {
-		first += ", about " + clock(left) + " left"
+		first = append(first, "about "+clock(left)+" left")
 	} else {
-		first += ", " + clock(now.Sub(p.start))
+		first = append(first, clock(now.Sub(p.start)))
 	}
-	lines := []string{first}
+	lines := []string{strings.Join(first, ", ")}
 	for _, m := range models {
 		line := fmt.Sprintf("%s: %d of %d answers", m.Model, m.Answered, m.Jobs)
 		if a := p.counts[m.Model]; a != nil && a.tokens > 0 {
