@@ -155,7 +155,7 @@ var (
 	// saidName is a name in a sentence.
 	saidName = regexp.MustCompile(`((?i:my name is)\s+)\p{Lu}[\p{L}\p{M}'-]*(?: \p{Lu}[\p{L}\p{M}'-]*){0,3}`)
 	// email is an address whose end is a usual one: obj@slot.name is R, A@B.copy is Python.
-	email = regexp.MustCompile(`(?i)[a-z0-9._%+-]+@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|info|int|mil|[a-z]{2})\b`)
+	email = regexp.MustCompile(`(?i)[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}._%+'’-]*[\p{L}\p{M}\p{N}_%+-])?@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|info|int|mil|[a-z]{2})\b`)
 )
 
 // Masks take names out of texts. It may be used by several goroutines at a time.

@@ -29,6 +29,7 @@ func TestMask(t *testing.T) {
 		{code, "# Name: Grace\nname: str = 'x'\n#' @author Grace\n__author__ = 'Grace'", "# Name: [student]\nname: str = 'x'\n#' @author [student]\n__author__ = [student]"},
 		{out, "Name: revenue, dtype: float64", "Name: revenue, dtype: float64"},
 		{md, "write to grace.h+x@cs.example.edu!", "write to [student]!"},
+		{code, "'zoë.o'hara@cs.example.edu', '_x@y.de'", "'[student]', '_[student]'"},
 		{code, "fit@coef.names; A@B.copy; @app.route; x@y", "fit@coef.names; A@B.copy; @app.route; x@y"},
 	} {
 		if got := m.mask(tt.kind, tt.in); got != tt.want {
