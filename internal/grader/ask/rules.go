@@ -65,9 +65,19 @@ var rules = []rule{
 		`(?:忽略|无视|無視|忽視|不要理会|忘记)(?:掉|所有|全部|任何|一切|以上|上述|上面|之前|先前|前面|评分|系统|你|您|这些|的|\s){0,6}(?:指令|指示|说明|提示词?|评分标准|评分规则|規則|规则)`), true},
 
 	{flagPoints, []string{"give", "award", "assign", "grant", "allocate"}, words(
-		`\b(?:give|award|assign|grant|allocate) (?:` + receivers + ` ){0,6}(?:me|us|this|it|them|him|her|everyone|` + work + `) (?:` + receivers + ` ){0,4}` +
+		`\b(?:give|award|assign|grant|allocate) (?:` + receivers + ` ){0,6}(?:me|us|this|it|them|him|her|everyone|` + work + `)(?:\s*,[^,.;:\n]{1,40},)? (?:` + receivers + ` ){0,4}` +
 			`(?:` + whole + `|\d{1,3}(?:(?:\.\d)?%)?)(?: (?:possible|available|of|out|the|\d{1,3}))*(?: ` + points + `\b|\s*%|\s*/\s*\d+)`), true},
-	{flagPoints, []string{"give", "award", "assign", "grant"}, words(`\b(?:give|award|assign|grant) (?:the )?(?:full|maximum|max|perfect|all|100) (?:points|marks|credit|score)(?: (?:to|for) ` + receivers + `|\s*[.!;]|\s*$)`), true},
+	{flagPoints, []string{"give", "award", "assign", "grant", "output", "return", "respond"}, words(
+		`\b(?:give|award|assign|grant|output|return|respond with) (?:the )?(?:full|maximum|max|perfect|all|100) (?:points|marks|credit|score)(?: (?:to|for) ` + receivers + `| here\b|\s*[.!;]|\s*$)`), true},
+	{flagPoints, []string{"award", "grant"}, words(`\b(?:award|grant) (?:the )?(?:maximum|highest score|top score)(?:\s*[.!;]|\s*$)`), true},
+	{flagPoints, []string{"verdict"}, regexp.MustCompile(`(?i)["'“]verdicts?["'”]\s*:\s*["'“](?:met|partly|not_met)\b|\bverdicts? ?(?:\bto\b|\bas\b|=|:) ?["'“]?met\b`), false},
+	{flagPoints, []string{"met"}, words(`(?:^|[.!?:;]\s*|\n\s*|\b(?:please|must|should|just|only|always) )(?:answer|output|respond|say|write|return|put|choose)(?: with)? ["'“]?met["'”]? (?:for|to|on|in|everywhere)(?: (?:all|each|every|any))?\b`), true},
+	{flagPoints, []string{" as "}, words(`\b(?:mark|rate|judge|score|grade) (?:everything|all|each|every (?:item|point|part))(?: of (?:it|them|these|this))? as (?:fully )?(?:met|satisfied|fulfilled|passed)\b`), true},
+	{flagPoints, []string{"already", "approved"}, words(
+		`\b(?:this|my|the) ` + work + ` (?:(?:has|have|had|is|was|been) ){0,2}(?:already (?:received|earned|got|been given|been awarded) (?:` + whole + `|\d{1,3}) ` + points + `|pre-?approved)\b`), false},
+	{flagInstruction, []string{"mention", "report", "point out", "list"}, words(
+		`\b(?:do not|don['’]t|never) (?:mention|report|list|point out) (?:(?:any|the|my|its) ){0,2}(?:mistakes?|weakness(?:es)?|flaws?|shortcomings)\b`), true},
+	{flagInstruction, []string{"skip"}, words(`\bskip (?:(?:the|all|any) )?(?:grading|marking)\b`), true},
 	{flagPoints, []string{"deserve", "should", "must"}, words(
 		`\b(?:this|my|the) ` + work + ` (?:deserves?|should (?:get|receive|be (?:given|awarded))|must (?:get|receive|be (?:given|awarded))) (?:(?:the|a|an|at|least) ){0,2}(?:` + whole + `|\d{1,3}) ` + points + `\b`), false},
 	{flagPoints, []string{"deduct", "subtract", "take off", "take away"}, words(
@@ -81,6 +91,7 @@ var rules = []rule{
 	{flagPoints, []string{"gib", "vergib", "geben", "vergeben", "bewerte"}, words(
 		`\b(?:gib|gebt|geben|vergib|vergeben|bewerten?)(?: sie)? (?:(?:mir|uns|bitte|dieser|diesem|dieses|diese|der|dem|das|die|den|abgabe|arbeit|notebook|lösung|aufgabe|dafür|mit|hier|alle|allen|volle[nr]?|maximale[nr]?|höchste[nr]?) ){0,6}` +
 			`(?:(?:volle|alle|maximale|100) (?:punkte|punktzahl|prozent|bewertung)|volle punktzahl|bestnote|höchstnote|höchstpunktzahl)`), true},
+	{flagPoints, []string{"punkt"}, words(`\bbitte um (?:die )?(?:volle|maximale) (?:punktzahl|punkte)`), false},
 	{flagPoints, []string{"punt", "nota", "calificaci"}, words(
 		`(?:\bda|dale|dame|danos|dar|den|otorga|otorgue|asigna|asigne|pon|ponme|ponle|concede)(?: (?:a|me|le|por|favor|este|esta|esto|mi|el|la|los|todos|toda|trabajo|cuaderno|entrega|tarea|notebook)){0,6} ` +
 			`(?:(?:todos los|100|cien) puntos|(?:la )?(?:máxima|maxima|mejor) (?:puntuación|puntuacion|nota|calificación|calificacion)|(?:la )?(?:puntuación|puntuacion|nota|calificación|calificacion) (?:máxima|maxima|completa))`), true},
