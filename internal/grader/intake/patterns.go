@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // A claim is what a path says of whose file it is.
@@ -98,31 +96,4 @@ func brightspaceTime(s string) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// nameWord is a word of a person's name.
-var nameWord = regexp.MustCompile(`^[\pL\pM'’-]+$`)
-
-// minName is how many characters a name must have to be looked for in texts: shorter ones are words of their own too often.
-const minName = 4
-
-// Names returns the ways in which a student's name may stand in a notebook, the longest first: the whole, its words, and of a given and a
-// family name both orders. What is shorter than four characters is left out.
-func Names(s Student) []string {
-	whole := strings.Join(strings.Fields(s.Name), " ")
-	names := []string{whole}
-	if family, given, ok := strings.Cut(whole, ", "); ok {
-		whole = given + " " + family
-		names = append(names, whole)
-	}
-	words := strings.Fields(whole)
-	if !slices.ContainsFunc(words, func(w string) bool { return !nameWord.MatchString(w) }) {
-		names = append(names, words...)
-		if len(words) == 2 {
-			names = append(names, words[1]+" "+words[0], words[1]+", "+words[0])
-		}
-	}
-	names = slices.DeleteFunc(names, func(n string) bool { return utf8.RuneCountInString(n) < minName })
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return slices.Compact(names)
 }

@@ -2,7 +2,6 @@ package intake
 
 import (
 	"path"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,28 +41,6 @@ func TestByLMS(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	tests := []struct {
-		name string
-		want []string
-	}{
-		{"Given Family", []string{"Family, Given", "Family Given", "Given Family", "Family", "Given"}},
-		{"Family, Given", []string{"Family, Given", "Family Given", "Given Family", "Family", "Given"}},
-		{"Ana  van Family", []string{"Ana van Family", "Family"}},
-		{"Jörg-Åke Li", []string{"Li, Jörg-Åke", "Jörg-Åke Li", "Li Jörg-Åke", "Jörg-Åke"}},
-		{"abc123", []string{"abc123"}},
-		{"student-01", []string{"student-01"}},
-		{"Participant 1234567", []string{"Participant 1234567"}},
-		{"Ann", nil},
-		{"", nil},
-	}
-	for _, test := range tests {
-		if got := Names(Student{Name: test.name}); !slices.Equal(got, test.want) {
-			t.Errorf("names of %q are %q; want %q", test.name, got, test.want)
-		}
-	}
-}
-
 func FuzzByLMS(f *testing.F) {
 	for _, p := range []string{"a_LATE_12_34_b-1.ipynb", "A B_1_assignsubmission_file_/c", "A_b_attempt_2026-10-01-12-00-00_c", "1-2 - A - Oct 1, 2026 1200 PM/b", "a/b/c", "submitted/a/b/c.ipynb", "_"} {
 		f.Add(p)
@@ -75,11 +52,6 @@ func FuzzByLMS(f *testing.F) {
 		c, ok := byLMS(p)
 		if ok && (c.name == "" || c.student == "" || c.leaf == "" || !strings.HasPrefix(p, c.path) || c.path == "") {
 			t.Errorf("%q is read as %+v", p, c)
-		}
-		for _, n := range Names(Student{Name: c.name}) {
-			if len([]rune(n)) < minName {
-				t.Errorf("%q is a name of %q", n, c.name)
-			}
 		}
 		s := &source{}
 		one := &file{source: s, path: p, where: "/class/" + p}
