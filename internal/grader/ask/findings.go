@@ -102,7 +102,7 @@ func (l *lines) layer1(f *check.Findings) {
 	case lacking < len(f.Items):
 		l.add("- Everything else that the rubric names was found.")
 	}
-	l.add("- Code cells: %d, of which %d were run.", f.CodeCells, f.RunCells)
+	l.add("- Cells with code: %d, of which %d were run.", f.FilledCells(), f.RunCells)
 	if f.OutOfTurn {
 		l.add("- The cells were not run from top to bottom.")
 	}

@@ -70,8 +70,9 @@ type Findings struct {
 	Sections  []Section   `json:"sections"` // in the order of the rubric
 	Items     []Item      `json:"items"`    // required_variables of no section first, then by section; what several sections ask for stands in each
 	CodeCells int         `json:"code_cells"`
-	RunCells  int         `json:"run_cells"`   // of the code cells that are not empty; one that is blank or holds only comments is
-	RunShare  float64     `json:"run_share"`   // RunCells / CodeCells that are not empty; 0 if there are none
+	BareCells int         `json:"bare_cells"`  // of these, the ones that are blank or hold only comments
+	RunCells  int         `json:"run_cells"`   // of the others
+	RunShare  float64     `json:"run_share"`   // RunCells / (CodeCells − BareCells); 0 if there are none
 	OutOfTurn bool        `json:"out_of_turn"` // execution counts do not ascend: run from top to bottom it may behave otherwise
 	Errors    []CellError `json:"errors"`
 	Unchanged float64     `json:"unchanged"` // share of the template's lines (that say anything) which stand unchanged; 0 without template
@@ -85,6 +86,9 @@ type Findings struct {
 
 // maxValue is the length in characters of an error's message.
 const maxValue = 300
+
+// FilledCells is how many code cells hold code.
+func (f *Findings) FilledCells() int { return f.CodeCells - f.BareCells }
 
 // Run makes the checks. template may be nil.
 //
@@ -163,17 +167,17 @@ func (c *cell) empty() bool { return c.facts.Lines == 0 }
 
 // countCells counts what was run, in which order, and what failed.
 func (c *checker) countCells(f *Findings) {
-	full, last := 0, 0
+	last := 0
 	for _, cell := range c.cells {
 		if !cell.code {
 			continue
 		}
 		f.CodeCells++
-		if !cell.empty() {
-			full++
-			if cell.Ran() {
-				f.RunCells++
-			}
+		switch {
+		case cell.empty():
+			f.BareCells++
+		case cell.Ran():
+			f.RunCells++
 		}
 		if cell.Count > 0 {
 			f.OutOfTurn = f.OutOfTurn || cell.Count <= last
@@ -185,7 +189,7 @@ func (c *checker) countCells(f *Findings) {
 			}
 		}
 	}
-	if full > 0 {
+	if full := f.FilledCells(); full > 0 {
 		f.RunShare = float64(f.RunCells) / float64(full)
 	}
 }

@@ -236,13 +236,13 @@ func TestNotebook(t *testing.T) {
 	}{
 		{"nothing", nil, nil, check.Findings{Empty: true}},
 		{"headings", nil, []string{"# Join\n\n## More"}, check.Findings{Added: 2, Empty: true}},
-		{"comments", nil, []string{"># to do"}, check.Findings{CodeCells: 1, Added: 1, Empty: true}},
+		{"comments", nil, []string{"># to do"}, check.Findings{CodeCells: 1, BareCells: 1, Added: 1, Empty: true}},
 		{"a sentence", nil, []string{"# Join", "I did."}, check.Findings{Added: 2}},
 		{"the template", template, template, check.Findings{CodeCells: 1, Unchanged: 1, Empty: true}},
 		{"the template, run, with blanks", template, []string{"  # Join  ", "Join them.", ">\n\n  x <- NULL\nf({\nx\n})\n)\nx <- NULL"}, check.Findings{CodeCells: 1, RunCells: 1, RunShare: 1, Unchanged: 1, Empty: true}},
 		{"one of two equal lines", template, []string{"# Join", ">x <- NULL\nx <- 2"}, check.Findings{CodeCells: 1, RunCells: 1, RunShare: 1, Unchanged: 2.0 / 6, Added: 1}},
 		{"the template's line three times", template, []string{">x <- NULL\nx <- NULL\nx <- NULL"}, check.Findings{CodeCells: 1, RunCells: 1, RunShare: 1, Unchanged: 2.0 / 6, Added: 1}},
-		{"cells that were run", nil, []string{">1", "-2", ">3", "># four", "-", "-  \n# six", ">7"}, check.Findings{CodeCells: 7, RunCells: 3, RunShare: 0.75, Added: 6}},
+		{"cells that were run", nil, []string{">1", "-2", ">3", "># four", "-", "-  \n# six", ">7"}, check.Findings{CodeCells: 7, BareCells: 3, RunCells: 3, RunShare: 0.75, Added: 6}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			var given *notebook.Notebook
