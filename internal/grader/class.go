@@ -67,10 +67,10 @@ func (r *run) remedies() []string {
 	}
 	var list []string
 	if missing > 0 {
-		list = append(list, fmt.Sprintf("%d requests failed; ask again with --resume --only %s", missing, OnlyFailed))
+		list = append(list, fmt.Sprintf("requests that failed: %d; ask again with --resume --only %s", missing, OnlyFailed))
 	}
 	if refused > 0 {
-		list = append(list, fmt.Sprintf("%d requests got no answer that passed, asked twice; ask again with --resume --only %s", refused, OnlyReview))
+		list = append(list, fmt.Sprintf("requests without an answer that passed, asked twice: %d; ask again with --resume --only %s", refused, OnlyReview))
 	}
 	return list
 }

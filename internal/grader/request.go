@@ -114,7 +114,7 @@ func (g *Grading) recall() error {
 		}
 	}
 	for _, why := range sortedKeys(changes) {
-		g.warn("%s changed since: %d answers are asked again", why, changes[why])
+		g.warn("%s changed since; answers that are asked again: %d", why, changes[why])
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (g *Grading) choose() error {
 		}
 	}
 	if g.o.Only == OnlyReview && vain > 0 {
-		g.warn("%d submissions need review for what no other answer changes; they are not asked about again", vain)
+		g.warn("submissions that need review for what no other answer changes, and are not asked about again: %d", vain)
 	}
 	return nil
 }

@@ -143,16 +143,16 @@ func TestWhatChangedIsAskedAgainAndNothingElse(t *testing.T) {
 		asked   int // of 4
 		warning string
 	}{
-		"the rubric": {change: func(b *bench) { b.edit("rubric.json", "Says why.", "Says why, in one sentence.") }, asked: 4, warning: "the rubric changed since: 4 answers"},
+		"the rubric": {change: func(b *bench) { b.edit("rubric.json", "Says why.", "Says why, in one sentence.") }, asked: 4, warning: "the rubric changed since; answers that are asked again: 4"},
 		"a prompt template": {change: func(b *bench) {
 			if err := ask.WriteTemplates(filepath.Join(b.dir, "prompts")); err != nil {
 				b.t.Fatal(err)
 			}
 			b.edit("prompts/code.md", `{{define "student" -}}`, `{{define "student" -}} Here it is.`)
-		}, options: func(o *Options) { o.Prompts = filepath.Join(filepath.Dir(o.Out), "prompts") }, asked: 2, warning: "the prompt templates changed since: 2 answers"},
-		"a notebook": {change: func(b *bench) { b.student(1, append(solved(), cell{markdown: true, source: "New."})...) }, asked: 2, warning: "notebooks changed since: 2 answers"},
+		}, options: func(o *Options) { o.Prompts = filepath.Join(filepath.Dir(o.Out), "prompts") }, asked: 2, warning: "the prompt templates changed since; answers that are asked again: 2"},
+		"a notebook": {change: func(b *bench) { b.student(1, append(solved(), cell{markdown: true, source: "New."})...) }, asked: 2, warning: "notebooks changed since; answers that are asked again: 2"},
 		"a model": {change: func(b *bench) { b.models.digest[coder] = "sha256:c2" }, options: func(o *Options) { o.Models[coder] = Model{ContextTokens: 8192, Digest: "sha256:c2"} },
-			asked: 2, warning: "the file of model coder:1b changed since: 2 answers"},
+			asked: 2, warning: "the file of model coder:1b changed since; answers that are asked again: 2"},
 		"what is known of a model": {options: func(o *Options) { o.Models[coder] = Model{ContextTokens: 8192} }},
 		"nothing":                  {},
 	}
@@ -232,7 +232,7 @@ func TestOnly(t *testing.T) {
 			}
 			b.wantStatuses(c, want...)
 			if has := slices.ContainsFunc(c.Warnings, func(w string) bool {
-				return strings.Contains(w, "1 submissions need review for what no other answer changes")
+				return strings.Contains(w, "submissions that need review for what no other answer changes, and are not asked about again: 1")
 			}); has != (tt.only == OnlyReview) {
 				t.Errorf("warnings are %q", c.Warnings)
 			}
@@ -278,7 +278,7 @@ func TestOneStudentIsGradedWhileOthersWait(t *testing.T) {
 	if last := b.events[len(b.events)-1]; last.Judges != [2]Share{{coder, 1, 1}, {talker, 1, 1}} {
 		t.Errorf("%+v was told at last, want the two requests of this run alone", last.Judges)
 	}
-	if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "3 other submissions wait") }) {
+	if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "other submissions that wait to be asked about: 3") }) {
 		t.Errorf("warnings are %q", c.Warnings)
 	}
 	c = b.grade(resume)

@@ -82,7 +82,7 @@ func (r *run) begin() error {
 		}
 	}
 	if held > 0 {
-		r.warn("%d other submissions wait for answers to be asked for; go on with --resume, without --student", held)
+		r.warn("other submissions that wait to be asked about: %d; go on with --resume, without --student", held)
 	}
 	r.say(nil, nil, func(*Event) {}) // how much there is to do
 	_, err := r.writeClass(false)

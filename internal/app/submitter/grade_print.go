@@ -44,7 +44,7 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 			fmt.Fprintf(&b, "%s: %d of %d prompt tokens computed, the rest found in the cache\n", p.Model, p.Computed, p.Tokens)
 		}
 		if class.Reused > 0 {
-			fmt.Fprintf(&b, "%d answers are of earlier runs\n", class.Reused)
+			fmt.Fprintf(&b, "answers of earlier runs: %d\n", class.Reused)
 		}
 	}
 	fmt.Fprintf(&b, "\npages:  %s\ngrades: %s\nnames:  %s\n", c.page("index.html"), c.page("grades.csv"), c.page("instructor", "roster.csv"))
@@ -161,7 +161,7 @@ func (p *plan) writeTo(w io.Writer) error {
 	fmt.Fprintln(&b, "(tokens are estimates; the shared prefix is computed once per prefill slot and model, the own part of each job is the rest)")
 	for _, m := range p.Models {
 		if m.Cut > 0 {
-			fmt.Fprintf(&b, "%s: %d prompts are cut; with a --num-ctx of about %d its workers would get them whole\n", m.Model, m.Cut, m.Context)
+			fmt.Fprintf(&b, "%s: prompts that are cut: %d; with a --num-ctx of about %d its workers would get them whole\n", m.Model, m.Cut, m.Context)
 		}
 	}
 	basis := "published rates of a DGX Spark and a Mac Studio, since no worker has measured its own yet"
