@@ -115,6 +115,9 @@ func TestCode(t *testing.T) {
 		{"given by the template", r, "variable", "total", "total <- read_csv('x')", []string{"# Join", ">total <- read_csv('x')"}, check.Found, 2, "as the template gives it"},
 		{"given by the template, never run", r, "variable", "total", "total <- read_csv('x')", []string{"# Join", "-total <- read_csv('x')"}, check.NotRun, 2, "as the template gives it"},
 
+		{"the other pipe", r, "function", "%>%", "", []string{"# Join", ">a |> head()"}, check.Found, 2, ""},
+		{"the other spelling", r, "function", "dplyr::summarise", "", []string{"# Join", ">summarize(a)"}, check.Found, 2, ""},
+		{"an alias of another language", python, "function", "summarise", "", []string{"# Join", ">summarize(a)"}, check.Missing, 0, ""},
 		{"called", r, "function", "left_join|merge", "", []string{"# Join", ">dplyr::left_join(a, b)"}, check.Found, 2, ""},
 		{"called with its package", r, "function", "dplyr::left_join", "", []string{"# Join", ">left_join(a, b)"}, check.Found, 2, ""},
 		{"called as a method", python, "function", "pd.merge", "", []string{"# Join", ">a.merge(b)"}, check.Found, 2, ""},

@@ -56,6 +56,11 @@ func (c *checker) item(kind, name, section string) Item {
 		}
 	}
 	names := alternatives(name)
+	if kind == function {
+		for _, n := range names {
+			names = append(names, aliases[c.nb.Language][c.unqualified(n)]...)
+		}
+	}
 	own := c.look(kind, names, inside)
 	far := c.look(kind, names, outside)
 	best := own
@@ -73,6 +78,14 @@ func (c *checker) item(kind, name, section string) Item {
 		item.Note = strings.Join(slices.DeleteFunc([]string{fmt.Sprintf("in cell %d, outside of its section", best.cell), best.note}, func(s string) bool { return s == "" }), "; ")
 	}
 	return item
+}
+
+// aliases are functions that are one and the same under another name, so that it is nobody's fault to use the other.
+var aliases = map[notebook.Language]map[string][]string{
+	notebook.R: {"summarise": {"summarize"}, "summarize": {"summarise"}, "%>%": {"|>"}, "|>": {"%>%"}},
+	notebook.Python: {
+		"agg": {"aggregate"}, "aggregate": {"agg"}, "isna": {"isnull"}, "isnull": {"isna"}, "notna": {"notnull"}, "notnull": {"notna"},
+	},
 }
 
 // alternatives cuts "left_join|merge" in two; R's pipe |> stays whole.

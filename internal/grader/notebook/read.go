@@ -48,11 +48,12 @@ func Read(data []byte, limits Limits) (*Notebook, error) {
 // orDefault fills in what is zero.
 func (l Limits) orDefault() Limits {
 	return Limits{
-		File:   cmp.Or(l.File, 32<<20),
-		Cells:  cmp.Or(l.Cells, 2000),
-		Source: cmp.Or(l.Source, 256<<10),
-		Output: cmp.Or(l.Output, 64<<10),
-		Each:   cmp.Or(l.Each, 200),
+		File:    cmp.Or(l.File, 32<<20),
+		Cells:   cmp.Or(l.Cells, 2000),
+		Source:  cmp.Or(l.Source, 256<<10),
+		Sources: cmp.Or(l.Sources, 2<<20),
+		Output:  cmp.Or(l.Output, 64<<10),
+		Each:    cmp.Or(l.Each, 200),
 	}
 }
 
@@ -137,7 +138,8 @@ func (r *reader) readCell(v value) Cell {
 	if c.Kind == Markdown {
 		r.withoutPictures()
 	}
-	c.Source = r.take(r.limits.Source)
+	c.Source = r.take(min(r.limits.Source, r.limits.Sources))
+	r.limits.Sources -= len(c.Source)
 	return c
 }
 

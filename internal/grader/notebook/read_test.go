@@ -188,6 +188,12 @@ func TestCutting(t *testing.T) {
 		t.Errorf("dropped %+v; want 3 cuts of nearly 30,000 bytes", nb.Dropped)
 	}
 
+	cell := `{"cell_type": "code", "source": "` + strings.Repeat("x", 1000) + `"}`
+	nb = read(t, python(cell, cell, cell), Limits{Sources: 1500})
+	if a, b, c := len(nb.Cells[0].Source), len(nb.Cells[1].Source), len(nb.Cells[2].Source); a != 1000 || a+b+c > 1500 || b < 400 || nb.Dropped.Cut != 2 {
+		t.Errorf("three sources have %d, %d and %d bytes, dropped %+v; want 1500 at most together, the first one whole", a, b, c, nb.Dropped)
+	}
+
 	nb = read(t, python(shows(
 		`{"output_type": "display_data", "data": {"text/plain": "first"}}`,
 		`{"output_type": "display_data", "data": {"text/plain": "second"}}`,
