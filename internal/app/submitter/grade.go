@@ -65,7 +65,7 @@ func (c *gradeCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if s.local != nil && s.local.StandIns() {
-		o.Notice = "The models' answers are gibberish: stand-ins with random weights wrote them, and their judgements count for nothing but a test of this program."
+		o.Notice = "The models' answers are gibberish: stand-ins with random weights wrote them. Their judgements moved the points all the same, within the bounds; this is a test of the program, and no grade."
 	}
 	g, err := grader.Open(ctx, a, *o)
 	if err != nil {
