@@ -42,12 +42,13 @@ type begun struct {
 type asked struct {
 	Student string        `json:"student"` // pseudonym
 	Judge   rubric.Judge  `json:"judge"`
-	Attempt int           `json:"attempt"`          // from 1, of this student and judge, over all runs
-	Again   bool          `json:"again,omitempty"`  // repeats the attempt before, whose answer did not pass
-	Key     string        `json:"key"`              // of what is asked, see keyOf
-	Digest  string        `json:"digest,omitempty"` // of the model, as far as was known
-	Inputs  report.Inputs `json:"inputs"`           // what the key rests on, to say later what changed
-	Job     string        `json:"job"`              // id
+	Attempt int           `json:"attempt"`           // from 1, of this student and judge, over all runs
+	Again   bool          `json:"again,omitempty"`   // repeats the attempt before, whose answer did not pass
+	Key     string        `json:"key"`               // of what is asked, see keyOf
+	Digest  string        `json:"digest,omitempty"`  // of the model, as far as was known
+	Context int           `json:"context,omitempty"` // of the model in tokens, by which the prompt was cut; 0 if it was not known
+	Inputs  report.Inputs `json:"inputs"`            // what the key rests on, to say later what changed
+	Job     string        `json:"job"`               // id
 	At      time.Time     `json:"at"`
 }
 

@@ -130,13 +130,26 @@ func (g *Grading) collect(ctx context.Context) (err error) {
 func (g *Grading) openPrompts() (err error) {
 	limits := map[rubric.Judge]ask.Limits{}
 	for _, judge := range judges {
-		limits[judge] = ask.Limits{ContextTokens: g.o.Models[g.a.model(judge)].ContextTokens}
+		limits[judge] = ask.Limits{ContextTokens: g.context(judge)}
 	}
 	if g.builder, err = ask.NewBuilder(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template}, g.o.Prompts, limits); err != nil {
 		return err
 	}
 	g.prompts = g.builder.SHA256()
 	return nil
+}
+
+// context is the context of a judge's model in tokens: what its workers say, else, while none of them lives, what they said when they were last asked, so that the prompts are the same ones; 0 if it is not known.
+func (g *Grading) context(judge rubric.Judge) int {
+	if n := g.o.Models[g.a.model(judge)].ContextTokens; n > 0 {
+		return n
+	}
+	for _, a := range slices.Backward(g.ledger.attempts) {
+		if a.Judge == judge {
+			return a.Context
+		}
+	}
+	return 0
 }
 
 // checkOverlap warns of a solution that is probably another assignment's.

@@ -70,7 +70,7 @@ func (q *request) problem() error {
 func (g *Grading) attempt(q *request) *attempt {
 	a := &attempt{asked: asked{
 		Student: q.of.file.ID, Judge: q.judge, Attempt: q.next, Again: len(q.round) > 0,
-		Key: q.key, Digest: g.o.Models[q.model].Digest, Inputs: g.inputs(q.of), Job: jobs.NewID(), At: g.o.Now().UTC(),
+		Key: q.key, Digest: g.o.Models[q.model].Digest, Context: g.context(q.judge), Inputs: g.inputs(q.of), Job: jobs.NewID(), At: g.o.Now().UTC(),
 	}}
 	q.next++
 	q.round = append(q.round, a)

@@ -136,6 +136,17 @@ func TestAnAnswerThatWasLostOrChangedIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// The workers say how large their contexts are, and prompts are cut to fit. While no worker lives, a run that goes on must make the same prompts.
+func TestContextIsRememberedWhileNoWorkerLives(t *testing.T) {
+	b := newBench(t, 1)
+	b.student(1, append(solved(), cell{source: strings.Repeat("x <- c(x, nrow(joined))\n", 3000), count: 9})...)
+	b.grade()
+	c := b.grade(resume, func(o *Options) { o.Models = nil })
+	if b.models.total() != 2 || c.Reused != 2 {
+		t.Errorf("%d asked and %d reused, want 2 and 2; warnings are %q", b.models.total(), c.Reused, c.Warnings)
+	}
+}
+
 func TestWhatChangedIsAskedAgainAndNothingElse(t *testing.T) {
 	tests := map[string]struct {
 		change  func(*bench)
