@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"tandem/internal/grader"
 	"tandem/internal/jobs"
@@ -108,13 +109,20 @@ func (d *alone) next(wanted map[string]bool) *jobs.Job {
 	return j
 }
 
-// directAttempts is how often a job is tried that fails for a reason that may pass.
-const directAttempts = 3
+// directAttempts is how often a job is tried that fails for a reason that may pass, as when the server is started again.
+const directAttempts = 4
 
 // do has a job done. One that cannot be done is a failed result, so that the rest of the class goes on.
 func (d *alone) do(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
 	var err error
-	for range directAttempts {
+	for attempt := range directAttempts {
+		if attempt > 0 {
+			select {
+			case <-time.After(jobs.RetryDelay(jobs.Classify(err), attempt)):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
 		var r *jobs.Result
 		if r, err = GenerateDirect(ctx, d.url, j); err == nil {
 			return r, nil
