@@ -1,5 +1,6 @@
 // Looks at pages in a real browser and prints a line of JSON for what it sees of each.
 // Usage: node browser.mjs FOLDER PAGE...   with TANDEM_BROWSER, the browser's path, and TANDEM_PICTURES, a folder for pictures, or "" for none.
+import { mkdir } from 'node:fs/promises'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -16,6 +17,7 @@ const say = (line) => console.log(JSON.stringify(line))
 
 const [folder, ...pages] = process.argv.slice(2)
 const pictures = process.env.TANDEM_PICTURES
+if (pictures) await mkdir(pictures, { recursive: true })
 const browser = await puppeteer.launch({
   executablePath: process.env.TANDEM_BROWSER,
   pipe: true, // the browser ends with this program, however it ends

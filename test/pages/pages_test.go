@@ -3,7 +3,7 @@
 //
 // To look at the pages of a real run, and to take pictures of them:
 //
-//	TANDEM_PAGES=$PWD/demo-results TANDEM_PICTURES=/tmp/pictures go test -count=1 ./test/pages
+//	TANDEM_PAGES=$PWD/demo-grades TANDEM_PICTURES=/tmp/pictures go test -count=1 ./test/pages
 package pages
 
 import (
