@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,8 +143,8 @@ func (l *Local) engines(ctx context.Context, o *LocalOptions) (prefill, decode W
 	if o.Engine == "" && o.ModelFile != "" {
 		shared.Engine = LocalLlamaCPP
 	}
-	if shared.Engine == "" && OllamaHas(ctx, LocalOllamaURL, o.Models) {
-		shared.Engine = LocalOllama
+	if url := LocalOllamaURL(os.Getenv); shared.Engine == "" && OllamaHas(ctx, url, o.Models) {
+		shared.Engine, shared.EngineURL = LocalOllama, url
 		o.Say("using the Ollama on this machine")
 	}
 	if shared.Engine == LocalOllama || shared.Engine == LocalLlamaCPP {
@@ -159,8 +160,23 @@ func (l *Local) engines(ctx context.Context, o *LocalOptions) (prefill, decode W
 	return l.standIns(ctx, o)
 }
 
-// LocalOllamaURL is where an Ollama of this machine answers, unless it was told otherwise.
-const LocalOllamaURL = "http://127.0.0.1:11434"
+// LocalOllamaURL is where the Ollama of this machine answers: as OLLAMA_HOST says, which Ollama's own programs go by, else on port 11434.
+func LocalOllamaURL(getenv func(string) string) string {
+	scheme, address, named := strings.Cut(strings.Trim(strings.TrimSpace(getenv("OLLAMA_HOST")), `"'`), "://")
+	otherwise := map[string]string{"http": "80", "https": "443"}[scheme] // with a scheme Ollama takes the scheme's port
+	if !named {
+		scheme, address, otherwise = "http", scheme, "11434"
+	}
+	address, _, _ = strings.Cut(address, "/")
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = strings.Trim(address, "[]"), otherwise
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() { // where a server listens on all of its addresses
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
 
 // OllamaHas reports whether an Ollama runs at the address and has all the models.
 func OllamaHas(ctx context.Context, url string, models []string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 
 	"tandem/internal/app"
@@ -21,12 +22,13 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 	}
 	err := s.connect(ctx, a.Models()...)
 	if jobs.CodeOf(err) == jobs.CodeNATS && !s.Local {
-		if !app.OllamaHas(ctx, app.LocalOllamaURL, a.Models()) {
-			return nil, withHint(err, "and no Ollama of this machine has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
-				strings.Join(a.Models(), " and "))
+		local := app.LocalOllamaURL(os.Getenv)
+		if !app.OllamaHas(ctx, local, a.Models()) {
+			return nil, withHint(err, "and no Ollama at %s has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
+				local, strings.Join(a.Models(), " and "))
 		}
 		fmt.Fprintf(s.err, "%s: %s\n", name, inert.Text(err.Error()))
-		return c.direct(ctx, s, app.LocalOllamaURL, a, o)
+		return c.direct(ctx, s, local, a, o)
 	}
 	if err != nil {
 		return nil, err
