@@ -62,21 +62,21 @@ func TestTimeLeftIsTheSlowerModels(t *testing.T) {
 						t.Errorf("%q is said, want %q at the end", first(), tt.want[i])
 					}
 				}
-				time.Sleep(time.Second) // of the bubble's clock
+				<-time.After(time.Second) // of the bubble's clock
 				w.answer(0)
 				check(0)
 				if !tt.inTurns {
-					time.Sleep(9 * time.Second)
+					<-time.After(9 * time.Second)
 					w.answer(1)
 				}
 				for range 9 {
 					if tt.inTurns {
-						time.Sleep(time.Second)
+						<-time.After(time.Second)
 					}
 					w.answer(0)
 				}
 				check(1)
-				time.Sleep(10 * time.Second)
+				<-time.After(10 * time.Second)
 				w.answer(1)
 				check(2)
 			})
@@ -89,7 +89,7 @@ func TestPlainProgressIsALineNowAndThenAndOneAtTheEnd(t *testing.T) {
 		var out strings.Builder
 		w := tell(t, &out, false, false)
 		w.p.stage("prefill 1 running, 9 waiting · decode 0 running, 0 waiting")
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		w.answer(0)
 		w.answer(1)
 		w.finish(10)

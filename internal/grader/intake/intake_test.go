@@ -171,8 +171,8 @@ func TestCollect(t *testing.T) {
 		},
 		{
 			name:  "folders by student",
-			files: []string{"student-01/hw.ipynb", "student-01/data.csv", "student-02/work/hw.ipynb", "student-03/a.ipynb", "student-03/b.ipynb", "student-04/essay.docx", "student-05/hw.zip", "student-05/of a name.student five"},
-			want: "student-01: student-01/hw.ipynb\nstudent-02: student-02/work/hw.ipynb\nstudent-03: there are 2 notebooks, and one is graded\n" +
+			files: []string{"student-01/hw.ipynb", "student-01/data.csv", "student-02/files/hw.ipynb", "student-03/a.ipynb", "student-03/b.ipynb", "student-04/essay.docx", "student-05/hw.zip", "student-05/of a name.student five"},
+			want: "student-01: student-01/hw.ipynb\nstudent-02: student-02/files/hw.ipynb\nstudent-03: there are 2 notebooks, and one is graded\n" +
 				"student-04: there is no notebook\nstudent-05: there is no notebook\n",
 		},
 		{
@@ -213,9 +213,9 @@ func TestCollect(t *testing.T) {
 		},
 		{
 			name:  "Moodle",
-			files: []string{"Student One_1234567_assignsubmission_file/hw4.ipynb", "Student Two_1234568_assignsubmission_file_/work/hw4.ipynb", "Student Two_1234568_assignsubmission_onlinetext_/onlinetext.html", "Student Three_1234569_assignsubmission_file_hw4.ipynb", "Participant_77_assignsubmission_file_/a.ipynb", "Participant_78_assignsubmission_file_/a.ipynb", "Participant_78_assignsubmission_file_/b.ipynb"},
+			files: []string{"Student One_1234567_assignsubmission_file/hw4.ipynb", "Student Two_1234568_assignsubmission_file_/files/hw4.ipynb", "Student Two_1234568_assignsubmission_onlinetext_/onlinetext.html", "Student Three_1234569_assignsubmission_file_hw4.ipynb", "Participant_77_assignsubmission_file_/a.ipynb", "Participant_78_assignsubmission_file_/a.ipynb", "Participant_78_assignsubmission_file_/b.ipynb"},
 			want: "Participant 77 #77: Participant_77_assignsubmission_file_/a.ipynb\nParticipant 78 #78: there are 2 notebooks, and one is graded\nStudent One #1234567: Student One_1234567_assignsubmission_file/hw4.ipynb\n" +
-				"Student Three #1234569: Student Three_1234569_assignsubmission_file_hw4.ipynb\nStudent Two #1234568: Student Two_1234568_assignsubmission_file_/work/hw4.ipynb\n",
+				"Student Three #1234569: Student Three_1234569_assignsubmission_file_hw4.ipynb\nStudent Two #1234568: Student Two_1234568_assignsubmission_file_/files/hw4.ipynb\n",
 		},
 		{
 			name: "Blackboard",
