@@ -64,6 +64,16 @@ var arrows = []arrow{
 	{"internal/tally", []string{"internal/jobs"}, nil, "adds up results"},
 	{"internal/inert", nil, nil, "making text harmless needs the standard library only"},
 
+	{"internal/rig/history", nil, nil, "what was seen is written with the standard library only"},
+	{"internal/rig/check", []string{"internal/rig/history"}, nil, "the judge knows the history, never the code under test"},
+	{"internal/rig/tap", nil, nil, "a wire needs the standard library only"},
+	{"internal/rig/host", []string{"internal/leash"}, nil, "running programs knows nothing of what they do"},
+	{"internal/rig/power", []string{"internal/rig/host"}, nil, "a disk that loses power knows nothing of what is on it"},
+	{"internal/rig/netns", []string{"internal/rig/host"}, nil, "a network knows nothing of who speaks over it"},
+	{"internal/rig/engines", []string{"internal/rig/host", "internal/leash", "internal/standin", "internal/tinymodel"}, nil, "the engines are not under test: they are asked past Tandem"},
+	{"internal/rig/noopengine", []string{"internal/ollama/ollamatest"}, nil, "the fake Ollama as a program"},
+	{"internal/rig", []string{"internal/rig/history", "internal/rig/check", "internal/rig/tap", "internal/rig/host", "internal/rig/power", "internal/rig/netns", "internal/rig/engines"}, []string{nats + "nats.go"}, "the rig sees Tandem as its users do: programs, wires and streams"},
+
 	{"internal/leash", nil, nil, "starting programs needs the standard library only"},
 	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},

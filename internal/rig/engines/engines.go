@@ -1,0 +1,42 @@
+// Package engines runs the engines of the rig as processes that can die: a no-op engine for volume, which is the fake Ollama that passes
+// the conformance suite, and real Ollamas and llama-servers with tiny models.
+package engines
+
+import (
+	"context"
+	"time"
+
+	"tandem/internal/rig/host"
+)
+
+// Engine is one engine process on a port that stays the same over restarts.
+//
+//	func StartNoop(ctx context.Context, o Options) (Engine, error)        // program noopengine
+//	func StartOllama(ctx context.Context, o Options) (Engine, error)      // with the shim, from internal/standin
+//	func StartLlamaServer(ctx context.Context, o Options) (Engine, error) // with a slot folder
+type Engine interface {
+	Name() string
+	Addr() string              // host:port
+	Flags(url string) []string // what a worker that reaches it under url is started with: --engine …, --engine-url …, --shim-run-dir …, --slot-dir …, --num-ctx, --threads, --slots
+	Pid() int
+	Kill() // with all its children, by SIGKILL; returns when they are gone
+	Freeze() error
+	Thaw() error
+	Unload(ctx context.Context) error  // the model leaves memory; nil for what cannot do that
+	Restart(ctx context.Context) error // after Kill; returns when it answers
+	Close()
+	// Ask has the engine generate by itself, past Tandem, for a job as it was submitted (docs/PROTOCOL.md), and returns the texts that are right: the one of a
+	// cold run, and for a real engine also that of a run whose prompt but the last token was cached, which may differ in the last digits.
+	Ask(ctx context.Context, job []byte) ([]string, error)
+}
+
+// Options describe an engine.
+type Options struct {
+	Name     string
+	Dir      string        // everything of it
+	Models   []string      // by the names that jobs use
+	Slots    int           // 0 is 1
+	NumCtx   int           // tokens; 0 is 2048
+	PerToken time.Duration // noop only: for each token, of the prompt and of the answer
+	Programs *host.Programs
+}
