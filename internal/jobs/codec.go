@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"encoding/json"
+	"strings"
+	"unicode"
 )
 
 // Limits of the records, in bytes of JSON. A server that takes them needs max_payload 8 MiB.
@@ -89,6 +91,12 @@ func checkVersion(members map[string]json.RawMessage) error {
 	case "", "null":
 		return Errorf(CodeInvalid, "v is missing; this program writes and reads version %d", Version)
 	default:
-		return Errorf(CodeInvalid, "v is %.20s; this program reads version %d: upgrade the older side", v, Version)
+		shown := strings.Map(func(r rune) rune { // it may be a text, of anything
+			if unprintable(r) {
+				return unicode.ReplacementChar
+			}
+			return r
+		}, v)
+		return Errorf(CodeInvalid, "v is %.20s; this program reads version %d: upgrade the older side", shown, Version)
 	}
 }

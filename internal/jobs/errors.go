@@ -56,6 +56,9 @@ type Error struct {
 	Code    Code
 	Message string
 	Err     error // cause, may be nil
+
+	// RetryAfter is when it may be tried again, of an error of code queue_full; 0 if nobody can tell.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {

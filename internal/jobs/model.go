@@ -30,13 +30,29 @@ func CanonicalModel(name string) (string, error) {
 	if last == "" || last[0] == ':' || last[len(last)-1] == ':' {
 		return "", Errorf(CodeInvalid, "model %.60q lacks a part; give a name such as qwen3-coder:30b", name)
 	}
-	if n := len(EncodeToken(m)); n > MaxName { // with it, consumers and their folders are named
+	if n := encodedLen(m); n > MaxName { // with it, consumers and their folders are named
 		return "", Errorf(CodeInvalid, "model is %d bytes long, encoded; %d are allowed", n, MaxName)
 	}
 	if !utf8.ValidString(m) || strings.ContainsFunc(m, unprintable) || strings.Contains(m, " ") {
-		return "", Errorf(CodeInvalid, "model %q holds white space or characters that cannot be printed", m)
+		return "", Errorf(CodeInvalid, "model %.60q holds white space or characters that cannot be printed", m)
 	}
 	return m, nil
+}
+
+// encodedLen is the length of [EncodeToken]'s answer, which of megabytes would take seconds.
+func encodedLen(name string) int {
+	n := len(name)
+	for i := range len(name) {
+		if c := name[i]; c != '.' && c != '/' && !plain(c) {
+			n += len("=XX") - 1
+		}
+	}
+	return n
+}
+
+// plain reports whether a byte stands for itself in a token.
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == ':' || c == '-'
 }
 
 // EncodeToken writes any name as one subject token that is also a safe folder name; [DecodeToken]
@@ -46,7 +62,7 @@ func EncodeToken(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
 		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == ':', c == '-':
+		case plain(c):
 			b.WriteByte(c)
 		case c == '.':
 			b.WriteByte('~')
@@ -71,7 +87,7 @@ func DecodeToken(token string) (string, error) {
 		case '=':
 			v, err := strconv.ParseUint(token[i+1:min(i+3, len(token))], 16, 8)
 			if err != nil {
-				return "", fmt.Errorf("decode subject token %q: = without two hexadecimal digits", token)
+				return "", fmt.Errorf("decode subject token %.60q: = without two hexadecimal digits", token)
 			}
 			b.WriteByte(byte(v))
 			i += 2
@@ -80,7 +96,7 @@ func DecodeToken(token string) (string, error) {
 		}
 	}
 	if EncodeToken(b.String()) != token {
-		return "", fmt.Errorf("decode subject token %q: not in encoded form", token)
+		return "", fmt.Errorf("decode subject token %.60q: not in encoded form", token)
 	}
 	return b.String(), nil
 }

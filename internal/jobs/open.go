@@ -79,7 +79,7 @@ func named(field string, err error) error {
 		return Errorf(CodeInvalid, "%s.%s", field, e.Message)
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return Errorf(CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, JSONKind(e.Type))
+		return Errorf(CodeInvalid, "%s is a JSON %.60s; want %s", field, e.Value, JSONKind(e.Type))
 	}
 	return Errorf(CodeInvalid, "%s cannot be read; want a time such as %q", field, time.RFC3339)
 }

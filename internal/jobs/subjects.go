@@ -83,24 +83,24 @@ type Address struct {
 func ParseJobSubject(subject string) (Address, error) {
 	p := strings.Split(subject, ".")
 	if len(p) != 5 || p[0] != "jobs" {
-		return Address{}, fmt.Errorf("parse subject %q: want jobs.<stage>.<model>.<class>.<job>", subject)
+		return Address{}, fmt.Errorf("parse subject %.200q: want jobs.<stage>.<model>.<class>.<job>", subject)
 	}
 	a := Address{Stage: Stage(p[1]), Class: Class(p[3]), JobID: p[4]}
 	var err error
 	if a.Model, err = DecodeToken(p[2]); err != nil {
-		return Address{}, fmt.Errorf("parse subject %q: %w", subject, err)
+		return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
 	}
 	if a.Model == "" {
-		return Address{}, fmt.Errorf("parse subject %q: no model", subject)
+		return Address{}, fmt.Errorf("parse subject %.200q: no model", subject)
 	}
 	if a.Stage != StagePrefill && a.Stage != StageDecode && a.Stage != StageFallback {
-		return Address{}, fmt.Errorf("parse subject %q: unknown stage %q", subject, p[1])
+		return Address{}, fmt.Errorf("parse subject %.200q: unknown stage %.60q", subject, p[1])
 	}
 	if a.Class != Interactive && a.Class != Batch {
-		return Address{}, fmt.Errorf("parse subject %q: unknown class %q", subject, p[3])
+		return Address{}, fmt.Errorf("parse subject %.200q: unknown class %.60q", subject, p[3])
 	}
 	if err := checkID("job id", a.JobID); err != nil {
-		return Address{}, fmt.Errorf("parse subject %q: %w", subject, err)
+		return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
 	}
 	return a, nil
 }

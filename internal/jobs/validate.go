@@ -48,22 +48,22 @@ func (j *Job) validate() error {
 		return err
 	}
 	if j.Class != Interactive && j.Class != Batch {
-		return Errorf(CodeInvalid, "class is %q; want interactive or batch", j.Class)
+		return Errorf(CodeInvalid, "class is %.60q; want interactive or batch", j.Class)
 	}
 	if m, err := CanonicalModel(j.Model); err != nil {
 		return err
 	} else if m != j.Model {
-		return Errorf(CodeInvalid, "model is %q; its canonical form is %q", j.Model, m)
+		return Errorf(CodeInvalid, "model is %.60q; its canonical form is %.60q", j.Model, m)
 	}
 	switch j.Plan {
 	case "", PlanDisaggregated, PlanLocal, PlanAuto:
 	default:
-		return Errorf(CodeInvalid, "plan is %q; want disaggregated, local or auto", j.Plan)
+		return Errorf(CodeInvalid, "plan is %.60q; want disaggregated, local or auto", j.Plan)
 	}
 	switch j.Think {
 	case "", ThinkOn, ThinkOff, ThinkLow, ThinkMedium, ThinkHigh:
 	default:
-		return Errorf(CodeInvalid, "think is %q; want on, off, low, medium or high", j.Think)
+		return Errorf(CodeInvalid, "think is %.60q; want on, off, low, medium or high", j.Think)
 	}
 	if j.ReplayOf != "" {
 		if err := checkID("replay_of", j.ReplayOf); err != nil {
@@ -219,7 +219,7 @@ func (h *Handover) validate() error {
 		return Errorf(CodeInvalid, "v is %d; want %d", h.V, Version)
 	}
 	if h.Stage != StageDecode && h.Stage != StageFallback {
-		return Errorf(CodeInvalid, "stage is %q; want decode or fallback", h.Stage)
+		return Errorf(CodeInvalid, "stage is %.60q; want decode or fallback", h.Stage)
 	}
 	switch h.Kind {
 	case KindState, KindContext, KindNone:
@@ -228,7 +228,7 @@ func (h *Handover) validate() error {
 			return Errorf(CodeInvalid, "kind is empty; want state, context or none")
 		}
 	default:
-		return Errorf(CodeInvalid, "kind is %q; want state, context or none", h.Kind)
+		return Errorf(CodeInvalid, "kind is %.60q; want state, context or none", h.Kind)
 	}
 	if len(h.Context) > MaxTokens {
 		return Errorf(CodeInvalid, "context has %d tokens; %d are allowed", len(h.Context), MaxTokens)
@@ -259,7 +259,7 @@ func (r *Result) validate() error {
 			return Errorf(CodeInvalid, "error is missing from a result with status %s", r.Status)
 		}
 	default:
-		return Errorf(CodeInvalid, "status is %q; want succeeded, failed, cancelled or expired", r.Status)
+		return Errorf(CodeInvalid, "status is %.60q; want succeeded, failed, cancelled or expired", r.Status)
 	}
 	if r.Handover != nil {
 		return checkFailure("handover.failure", r.Handover.Failure)

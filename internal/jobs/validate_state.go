@@ -16,7 +16,7 @@ func (h *Handover) checkState() error {
 	case h.Kind == KindState && h.State == nil:
 		return Errorf(CodeInvalid, "state is missing from a hand-over of kind state")
 	case h.Kind != KindState && h.State != nil:
-		return Errorf(CodeInvalid, "state is set in a hand-over of kind %q; want kind state", h.Kind)
+		return Errorf(CodeInvalid, "state is set in a hand-over of kind %.60q; want kind state", h.Kind)
 	}
 	if err := checkFailure("failure", h.Failure); err != nil {
 		return err
