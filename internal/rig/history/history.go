@@ -75,18 +75,29 @@ func New(out io.Writer) *Log {
 	return l
 }
 
-// Add appends an event, whose N and At it sets.
+// Add appends an event, whose N and At it sets. It keeps a copy of the record.
 func (l *Log) Add(e Event) {
+	e.Record = keep(e.Record)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.N, e.At = len(l.all), time.Since(l.began)
-	if e.Record != nil && !json.Valid(e.Record) {
-		e.Record, _ = json.Marshal(string(e.Record)) // a string always can be
-	}
 	l.all = append(l.all, e)
 	if l.enc != nil && l.err == nil {
 		l.err = l.enc.Encode(e)
 	}
+}
+
+// keep copies a record, and makes a JSON string of what is no JSON, or is nested too deep to be read again within an event.
+func keep(record json.RawMessage) json.RawMessage {
+	if record == nil {
+		return nil
+	}
+	within := slices.Concat([]byte("["), record, []byte("]"))
+	if json.Valid(record) && json.Valid(within) {
+		return within[1 : len(within)-1 : len(within)-1]
+	}
+	text, _ := json.Marshal(string(record)) // a string always can be
+	return text
 }
 
 // Events is a copy of what was added so far.
