@@ -156,6 +156,9 @@ func (c *call) account(a *answer) {
 // prompt and schema are then sent as tokens, which is equal for models that do not think.
 const noSampler = "Failed to initialize samplers"
 
+// maxAnswer bounds the text and the thinking of an answer, in bytes.
+const maxAnswer = jobs.MaxRecord
+
 // answer gathers what is generated.
 type answer struct {
 	engine.Completion
@@ -178,6 +181,9 @@ func (a *answer) take(e *slots.Event) error {
 			a.finish(r == "length")
 		}
 		text, thinking = text+choice.Delta.Content, thinking+choice.Delta.Reasoning
+	}
+	if a.text.Len()+a.thinking.Len()+len(text)+len(thinking) > maxAnswer {
+		return jobs.Errorf(jobs.CodeEngineFailed, "llama-server's answer is longer than %d bytes, which no result could hold: give the job a num_predict", maxAnswer)
 	}
 	if a.FirstToken == 0 && text+thinking != "" {
 		a.FirstToken = time.Since(a.start)

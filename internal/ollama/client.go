@@ -22,6 +22,7 @@ const (
 
 	maxInfo  = 64 << 20 // bytes of an answer that is read whole: a rendered prompt, each byte of which may take six
 	maxError = 64 << 10 // bytes of an error's body that are read
+	maxMark  = 1 << 10  // bytes of a version or a digest, which are published with every sign of life
 )
 
 // client speaks HTTP with one server.
@@ -58,7 +59,10 @@ func readInfo(r io.Reader, path string, out any) error {
 	if err != nil {
 		return fmt.Errorf("read answer of %s: %w", path, err)
 	}
-	if len(data) > maxInfo || json.Unmarshal(data, out) != nil {
+	if len(data) > maxInfo {
+		return fmt.Errorf("answer of %s: it is longer than %d bytes: %w", path, maxInfo, errNotOllama)
+	}
+	if json.Unmarshal(data, out) != nil {
 		return fmt.Errorf("answer of %s: %w", path, errNotOllama)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -72,6 +73,10 @@ func (i *inside) find(ctx context.Context, m *model) (*slots.Server, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if runs := server.Identity().Model; filepath.Clean(runs) != filepath.Clean(r.Model) {
+		return nil, jobs.HandoverErrorf(jobs.FailNoState, "port %d, where the shim's record has the llama-server of this model, is another server's, with the model file %.200q: "+
+			"restart Ollama, which makes new records", r.Port, runs)
 	}
 	i.log.Debug("found the llama-server inside Ollama", "pid", r.PID, "port", r.Port, "slots", server.Identity().Slots)
 	i.record, i.server = *r, server

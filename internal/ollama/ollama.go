@@ -196,8 +196,8 @@ func (e *Engine) look(ctx context.Context) (d description, err error) {
 	if err := e.client.get(ctx, "/api/version", &version); err != nil {
 		return d, err
 	}
-	if version.Version == "" {
-		return d, fmt.Errorf("no version in /api/version: %w", errNotOllama)
+	if n := len(version.Version); n == 0 || n > maxMark {
+		return d, fmt.Errorf("the version in /api/version has %d bytes: %w", n, errNotOllama)
 	}
 	d.version = version.Version
 
@@ -223,6 +223,9 @@ func (e *Engine) look(ctx context.Context) (d description, err error) {
 	m, found := find(pulled.Models)
 	if !found {
 		return d, &refusal{status: http.StatusNotFound, message: "model not found"}
+	}
+	if n := len(m.Digest); n > maxMark {
+		return d, fmt.Errorf("the digest in /api/tags has %d bytes: %w", n, errNotOllama)
 	}
 	d.digest = m.Digest
 	if err := e.client.get(ctx, "/api/ps", &running); err != nil {

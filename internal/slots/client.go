@@ -51,7 +51,11 @@ func (c *Client) call(ctx context.Context, at Endpoint, path string, body, answe
 		return err
 	}
 	defer r.Close()
-	if err := json.NewDecoder(io.LimitReader(r, maxAnswer)).Decode(answer); err != nil {
+	limited := &io.LimitedReader{R: r, N: maxAnswer}
+	if err := json.NewDecoder(limited).Decode(answer); err != nil {
+		if limited.N <= 0 {
+			err = fmt.Errorf("it is longer than %d bytes", maxAnswer)
+		}
 		return broken(ctx, path, err)
 	}
 	return nil

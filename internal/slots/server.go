@@ -49,6 +49,12 @@ type Identity struct {
 	Start   string // another one at each start, of builds that make one up; else empty
 }
 
+// What a llama-server may say of itself: more is not one, and would be kept and published with every sign of life.
+const (
+	mostSlots   = 1024
+	longestMark = 4 << 10 // bytes of a text; a path is the longest
+)
+
 // Describe asks a server what it is. It answers only when the model is loaded; before, the error is
 // ErrLoading.
 func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
@@ -67,7 +73,9 @@ func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
 	if err := c.call(ctx, at, "/props", nil, &props); err != nil {
 		return Identity{}, err
 	}
-	if props.Slots < 1 || props.Settings.Context < 1 {
+	credible := props.Slots >= 1 && props.Slots <= mostSlots && props.Settings.Context >= 1 && props.Settings.Context <= jobs.MaxTokens &&
+		max(len(props.Build), len(props.Model), len(props.Start)) <= longestMark
+	if !credible {
 		return Identity{}, jobs.Errorf(jobs.CodeEngineUnreachable, "%s does not describe itself as a llama-server with one model would; correct the engine URL", at.URL)
 	}
 	var adapters []struct{}

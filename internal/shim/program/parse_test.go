@@ -1,6 +1,7 @@
 package program
 
 import (
+	"net"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -31,10 +32,19 @@ func FuzzParseConfig(f *testing.F) {
 func FuzzParseRecord(f *testing.F) {
 	f.Add([]byte(`{"pid": 12, "port": 45425, "host": "127.0.0.1", "model": "/m.gguf", "args": ["--model", "/m.gguf"], "slot_dir": "/s", "started": "2026-01-02T03:04:05Z", "ticks": 4711}`))
 	f.Add([]byte(`{"pid": -1}`))
+	f.Add([]byte(`{"pid": 1, "port": 80, "model": "m", "host": "::ffff:127.0.0.1"}`))
+	f.Add([]byte(`{"pid": 1, "port": 80, "model": "m", "host": "198.51.100.7"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		r, ok := parseRecord(b)
+		if !ok {
+			return
+		}
 		// A process id that is not positive would signal groups, or everybody.
-		if r, ok := parseRecord(b); ok && (r.PID < 1 || r.Port < 1 || r.Port > 65535 || r.Model == "") {
+		if r.PID < 1 || r.Port < 1 || r.Port > 65535 || r.Model == "" {
 			t.Fatalf("accepted %+v", r)
+		}
+		if ip := net.ParseIP(strings.Split(r.Host, "%")[0]); r.Host != "localhost" && !ip.IsLoopback() {
+			t.Fatalf("accepted a server at %q", r.Host)
 		}
 	})
 }

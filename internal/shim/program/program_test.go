@@ -217,8 +217,8 @@ func TestSweepRemovesOnlyWhoIsGone(t *testing.T) {
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
 	}
-	leave(t, dir, program.Record{PID: ended.ProcessState.Pid(), Port: 1, Model: "m"})
-	leave(t, dir, program.Record{PID: os.Getpid(), Port: 1, Model: "m"})
+	leave(t, dir, program.Record{PID: ended.ProcessState.Pid(), Host: "127.0.0.1", Port: 1, Model: "m"})
+	leave(t, dir, program.Record{PID: os.Getpid(), Host: "127.0.0.1", Port: 1, Model: "m"})
 	write(t, filepath.Join(dir, "installed.json"), []byte("{}"), 0o644)
 	write(t, filepath.Join(dir, "12.json"), []byte("no record"), 0o644)
 	program.Sweep(dir)

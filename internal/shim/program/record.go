@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,7 +74,7 @@ func Records(dir string) ([]Record, error) {
 		if !ok || err != nil {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		b, err := readSmall(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // swept meanwhile
 			continue
 		}
@@ -86,9 +88,32 @@ func Records(dir string) ([]Record, error) {
 	return list, nil
 }
 
+// largestRecord bounds a record: arguments are a few kilobytes.
+const largestRecord = 1 << 20
+
+// readSmall reads a file up to a byte more than a record may have; a cut one is no JSON.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, largestRecord+1))
+}
+
 func parseRecord(b []byte) (r Record, ok bool) {
 	err := json.Unmarshal(b, &r)
-	return r, err == nil && r.PID > 0 && r.PID < 1<<31 && r.Port > 0 && r.Port < 1<<16 && r.Model != ""
+	return r, err == nil && r.PID > 0 && r.PID < 1<<31 && r.Port > 0 && r.Port < 1<<16 && r.Model != "" && here(r.Host)
+}
+
+// here reports whether a host is this machine itself, where Ollama's servers listen. A record that names another, whoever
+// wrote it, would have prompts sent there.
+func here(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // State says what is known of the process that left a record.
