@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	fullWait    = 250 * time.Millisecond // before the second attempt at a full intake; then twice as long each time
-	fullMaxWait = 5 * time.Second        // at most
+	fullWait    = 250 * time.Millisecond // before the second attempt at what NATS does not do now; then twice as long each time
+	fullMaxWait = 5 * time.Second        // at most, whatever the intake says: its estimate may be far off
 )
 
 // SubmitBatch submits the jobs of one batch. A manifest of them is on the disk before the first job is
@@ -91,8 +91,15 @@ func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error
 	}
 	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
 		_, err := c.submit(ctx, j, "")
-		if !errors.Is(err, jobs.ErrQueueFull) {
+		full, ok := errors.AsType[*jobs.Error](err)
+		if !ok || full.Code != jobs.CodeQueueFull {
 			return err
+		}
+		if c.OnFull != nil {
+			c.OnFull(full)
+		}
+		if full.RetryAfter > 0 {
+			pause = min(full.RetryAfter, fullMaxWait)
 		}
 		select {
 		case <-time.After(pause):

@@ -14,8 +14,9 @@ import (
 )
 
 const (
+	absentPause = time.Second      // at most, between two tries of a call that NATS cannot do
 	submitLimit = 30 * time.Second // for a submit to reach NATS
-	absentLimit = 5 * time.Second  // for a submit while the server that is reached has no JetStream
+	absentLimit = 20 * time.Second // for a call while the server that is reached has no JetStream, or a stream no leader: an election takes up to 10 s
 	batchAbsent = 5 * time.Minute  // the same for a batch: a server may take minutes to shut down
 )
 
@@ -25,8 +26,13 @@ const inboxPrefix = nats.InboxPrefix
 // Client submits jobs and awaits their results for one user. It may be used by several goroutines.
 type Client struct {
 	*Conn
+	// OnFull, if set before the client is used, is told of each job of a batch that has to wait because the intake is
+	// full: the error is as of [Client.Submit]. Jobs that wait longer are told of again and again.
+	OnFull func(err error)
+
 	user  string
 	known sync.Map // models and classes that have a consumer; they never lose it
+	clock serverClock
 }
 
 // NewClient returns a client for the results of user.
@@ -39,7 +45,8 @@ type SubmitOptions struct {
 
 // Submit puts a job into the intake and returns when the server has stored it. Submitting a job
 // again that is queued, running or finished changes nothing and is no error. The errors are
-// [jobs.ErrQueueFull], code unknown_model, which lists the known ones, invalid_request and nats_unavailable.
+// [jobs.ErrQueueFull], which says when to try again, code unknown_model, which lists the known ones,
+// invalid_request and nats_unavailable.
 func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) error {
 	if j.User != c.user {
 		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client; results are found by user, so they must be the same", j.User, c.user)
@@ -55,14 +62,13 @@ func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) er
 	})
 }
 
-// whileAbsent repeats what fails because the server has no JetStream, or no stream, for so long: one that shuts
-// down keeps its connections longer than its streams.
+// whileAbsent repeats what fails because NATS cannot do it now, for so long: a server that shuts down keeps its connections longer
+// than its streams, and a cluster that lost a leader elects another.
 func whileAbsent(ctx context.Context, limit time.Duration, try func() error) error {
 	end := time.Now().Add(limit)
-	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
+	for pause := fullWait; ; pause = min(2*pause, absentPause) {
 		err := try()
-		absent := errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
-		if !absent || time.Now().Add(pause).After(end) {
+		if !absent(err) || time.Now().Add(pause).After(end) {
 			return err
 		}
 		select {
@@ -125,7 +131,7 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 			verdict, err = c.checkAccepted(ctx, j)
 			return err
 		case refused(err):
-			again, verdict, err = c.refusal(ctx, msg.Subject, err)
+			again, verdict, err = c.refusal(ctx, j, len(data), err)
 			return err
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			verdict = jobs.Errorf(jobs.CodeNATS, "submit job: no stream takes jobs; start a worker, which creates it: %w", err)
@@ -151,22 +157,32 @@ func (c *Conn) checkAccepted(ctx context.Context, j *jobs.Job) (verdict, err err
 	return verdict, err
 }
 
-// refusal finds out why the intake refused a job: because it is there, or because the intake is full.
-// The server gives both the same code.
-func (c *Conn) refusal(ctx context.Context, subject string, refused error) (again bool, verdict, err error) {
+// refusal finds out why the intake refused a job of so many bytes: because it is there, because the intake is full,
+// or because the server cannot store it. The server gives all of them the same code.
+func (c *Conn) refusal(ctx context.Context, j *jobs.Job, bytes int, refused error) (again bool, verdict, err error) {
 	const storeFailed = 10077
 	api, _ := errors.AsType[*jetstream.APIError](refused)
 	if api.ErrorCode != storeFailed {
-		return false, jobs.Errorf(jobs.CodeNATS, "submit job: the NATS server refuses it: %w", refused), nil
+		return false, refusedBy(refused), nil
 	}
-	there, err := c.lastMsg(ctx, StreamIntake, subject)
-	if err != nil {
+	there, err := c.lastMsg(ctx, StreamIntake, jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.ID))
+	switch {
+	case err != nil:
 		return false, nil, err
+	case there != nil:
+		return true, nil, nil
+	case strings.Contains(api.Description, "per subject"): // it was there a moment ago
+		verdict, err = c.checkAccepted(ctx, j)
+		return true, verdict, err
 	}
-	if there == nil {
-		verdict = jobs.ErrQueueFull
+	if verdict = c.full(ctx, bytes, api.Description); verdict == nil {
+		verdict = refusedBy(refused) // its disk, for example, is full
 	}
-	return there != nil, verdict, nil
+	return false, verdict, nil
+}
+
+func refusedBy(err error) error {
+	return jobs.Errorf(jobs.CodeNATS, "submit job: the NATS server refuses it: %w", err)
 }
 
 // Result returns the result of a job, whatever its batch, or of its replay. A job without result is

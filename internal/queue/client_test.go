@@ -19,13 +19,17 @@ func (r *rig) client() *Client { return NewClient(r.Conn, "user") }
 
 // limitIntake makes the intake small.
 func (r *rig) limitIntake(messages int64) {
+	r.changeIntake(func(c *jetstream.StreamConfig) { c.MaxMsgs = messages })
+}
+
+func (r *rig) changeIntake(change func(*jetstream.StreamConfig)) {
 	r.t.Helper()
 	s, err := r.js.Stream(r.t.Context(), StreamIntake)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	cfg := s.CachedInfo().Config
-	cfg.MaxMsgs = messages
+	change(&cfg)
 	if _, err := r.js.UpdateStream(r.t.Context(), cfg); err != nil {
 		r.t.Fatal(err)
 	}
@@ -131,6 +135,9 @@ func TestSubmitFull(t *testing.T) {
 	}
 	if err := c.Submit(t.Context(), testJob(jobs.Batch), SubmitOptions{}); !errors.Is(err, jobs.ErrQueueFull) {
 		t.Errorf("submit to a full intake: error = %v, want ErrQueueFull", err)
+	}
+	if state := r.state(StreamIntake); state.LastSeq != 3 {
+		t.Errorf("the intake has stored %d jobs, want 3", state.LastSeq)
 	}
 	if err := r.server.Restart(t.Context()); err != nil { // so that ids do not help
 		t.Fatal(err)

@@ -57,8 +57,9 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 		d.again(ctx, jobs.RetryDelay(class, d.attempt))
 		return false, nil
 	}
-	d.w.failed(err)
-	if d.attempt >= jobs.MaxAttempts(d.address.Stage) {
+	last := d.attempt >= jobs.MaxAttempts(d.address.Stage)
+	d.w.failed(err, !last || d.address.Stage == jobs.StagePrefill) // from where it goes to fallback
+	if last {
 		return false, d.exhausted(ctx, d.attempt, err.Error())
 	}
 	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
@@ -190,7 +191,7 @@ func (d *delivery) excuse(ctx context.Context) error {
 
 func (d *delivery) change(ctx context.Context, change func(*history)) error {
 	return d.w.c.persist(ctx, "record hand-back", func(ctx context.Context) error {
-		return changeHistory(ctx, d.w.handbacks, d.historyKey(), change)
+		return d.w.c.changeHistory(ctx, d.w.handbacks, d.historyKey(), change)
 	})
 }
 

@@ -71,7 +71,6 @@ type Worker struct {
 	started time.Time
 
 	presence, handbacks jetstream.KeyValue
-	results, relay      jetstream.Stream
 	clock               serverClock
 	fleet               *fleet
 	gate                *gate // nil in a decode worker
@@ -218,11 +217,6 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 			return jobs.Errorf(jobs.CodeNATS, "open bucket %s: %w", bucket, w.c.explain(err))
 		}
 	}
-	for name, stream := range map[string]*jetstream.Stream{StreamResults: &w.results, StreamRelay: &w.relay} {
-		if *stream, err = w.c.js.Stream(ctx, name); err != nil {
-			return jobs.Errorf(jobs.CodeNATS, "open stream %s: %w", name, w.c.explain(err))
-		}
-	}
 	w.started = time.Now()
 	w.fleet.begin(w.started)
 	if w.cfg.Role == jobs.RolePrefill {
@@ -363,11 +357,10 @@ func (w *Worker) mayFetch(ctx context.Context) error {
 	}
 }
 
-// failed notes an attempt that failed, after which the worker may need a pause.
-func (w *Worker) failed(err error) {
-	code := jobs.CodeOf(err)
-	if failures, pause := w.breaker.failed(code); pause > 0 {
-		w.log.Error("one job after the other fails here; the worker pauses, and then tries one", "failures", failures, "code", code, "pause", pause)
+// failed notes an attempt that failed, after which the worker may need a pause. Again says that the job is to be done again.
+func (w *Worker) failed(err error, again bool) {
+	if pause := w.breaker.failed(jobs.CodeOf(err), again); pause > 0 {
+		w.log.Error("too many jobs fail here; the worker pauses, and then tries one", "problem", w.breaker.problem(), "pause", pause)
 		w.Changed()
 	}
 }
@@ -410,9 +403,9 @@ func (w *Worker) mend(ctx context.Context, err error) {
 		if gone.source.stream == StreamIntake {
 			role = jobs.RolePrefill
 		}
-		err := w.c.EnsureStreams(ctx)
+		err := w.c.ensureStreams(ctx)
 		if err == nil {
-			err = w.c.EnsureConsumers(ctx, role, w.cfg.Model)
+			err = w.c.ensureConsumers(ctx, role, w.cfg.Model)
 		}
 		if err == nil {
 			return

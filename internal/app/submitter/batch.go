@@ -66,6 +66,7 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 	defer cancel()
 	run := newRun(s, list[0].Batch, models(list), len(list))
 	run.dir = dir
+	s.sayFull(run.progress.say)
 	err = c.submitAndAwait(wait, s, run, list)
 	switch {
 	case err == nil:

@@ -124,6 +124,7 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 	progress := newGradeProgress(s, inTurns)
 	stop := func() {}
 	if s.conn != nil {
+		s.sayFull(progress.say)
 		stop = watchStages(wait, s, a.Models(), progress.stage)
 	}
 	class, err := g.Run(wait, models, progress.event)

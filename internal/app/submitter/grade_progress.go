@@ -97,6 +97,16 @@ func (p *gradeProgress) stage(where string) {
 	p.show(time.Now())
 }
 
+// say prints a line of its own.
+func (p *gradeProgress) say(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.quiet {
+		p.clear()
+		fmt.Fprintln(p.w, line)
+	}
+}
+
 // stop takes the table away.
 func (p *gradeProgress) stop() {
 	p.mu.Lock()

@@ -83,6 +83,15 @@ func (p *progress) stage(where string) {
 	p.show()
 }
 
+// say prints a line of its own.
+func (p *progress) say(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.quiet {
+		p.line("%s", line)
+	}
+}
+
 // stop takes the live line away.
 func (p *progress) stop() {
 	p.mu.Lock()

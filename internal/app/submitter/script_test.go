@@ -73,7 +73,8 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"nats": rigged((*rig).startNATS), "nats-restart": rigged((*rig).restartNATS), "nats-new": rigged((*rig).newNATS), "drift": rigged((*rig).drift),
-			"worker": rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
+			"limit-intake": rigged((*rig).limitIntake),
+			"worker":       rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
 			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
 			"mend": rigged((*rig).mend), "unseen": unseen, "capture": capture,
@@ -152,17 +153,47 @@ func (r *rig) newNATS(ts *testscript.TestScript, args []string) error {
 	return r.startNATS(ts, args)
 }
 
-// drift: creates a stream otherwise than it should be.
-func (r *rig) drift(*testscript.TestScript, []string) error {
+// limit-intake N: has the intake hold no more than N jobs.
+func (r *rig) limitIntake(_ *testscript.TestScript, args []string) error {
+	n, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	js, stop, err := r.jetStream()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	s, err := js.Stream(r.ctx, queue.StreamIntake)
+	if err != nil {
+		return err
+	}
+	config := s.CachedInfo().Config
+	config.MaxMsgs = n
+	_, err = js.UpdateStream(r.ctx, config)
+	return err
+}
+
+// jetStream connects to the server's streams.
+func (r *rig) jetStream() (js jetstream.JetStream, stop func(), err error) {
 	nc, err := nats.Connect(r.server.URL())
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
+	if js, err = jetstream.New(nc); err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return js, nc.Close, nil
+}
+
+// drift: creates a stream otherwise than it should be.
+func (r *rig) drift(*testscript.TestScript, []string) error {
+	js, stop, err := r.jetStream()
 	if err != nil {
 		return err
 	}
+	defer stop()
 	_, err = js.CreateStream(r.ctx, jetstream.StreamConfig{Name: "RESULTS", Subjects: []string{"results.>"}, MaxAge: time.Hour})
 	return err
 }
@@ -237,15 +268,11 @@ func (r *rig) mend(*testscript.TestScript, []string) error {
 
 // queued N: waits until N jobs have been accepted and have not ended.
 func (r *rig) queued(_ *testscript.TestScript, args []string) error {
-	nc, err := nats.Connect(r.server.URL())
+	js, stop, err := r.jetStream()
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	defer stop()
 	return eventually(func() error {
 		count := uint64(0)
 		for _, name := range []string{queue.StreamIntake, queue.StreamRelay} {

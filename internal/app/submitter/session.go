@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os/user"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -104,6 +105,14 @@ func (s *session) say(format string, args ...any) {
 	}
 }
 
+// sayFull has tell say, once, that jobs wait to be submitted because the queue is full, and for how long.
+func (s *session) sayFull(tell func(line string)) {
+	var once sync.Once
+	s.client.OnFull = func(err error) {
+		once.Do(func() { tell("waiting to submit the rest: " + inert.Text(err.Error())) })
+	}
+}
+
 // print writes a value as one line of JSON.
 func (s *session) print(v any) error {
 	enc := json.NewEncoder(s.out)
@@ -170,11 +179,12 @@ func (s *session) report(err error) {
 		return
 	}
 	failure := struct {
-		Error jobs.ErrorInfo `json:"error"`
-		JobID string         `json:"job_id,omitempty"`
+		Error      jobs.ErrorInfo `json:"error"`
+		JobID      string         `json:"job_id,omitempty"`
+		RetryAfter float64        `json:"retry_after_seconds,omitempty"`
 	}{Error: jobs.ErrorInfo{Message: err.Error()}}
 	if e, ok := errors.AsType[*jobs.Error](err); ok {
-		failure.Error.Code = e.Code
+		failure.Error.Code, failure.RetryAfter = e.Code, e.RetryAfter.Seconds()
 	}
 	if ok {
 		failure.JobID = h.jobID
