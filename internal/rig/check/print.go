@@ -17,69 +17,79 @@ const (
 	longest = 200 // characters of a column
 )
 
-// String is what [Verdict.Write] writes.
-func (v Verdict) String() string {
-	var b strings.Builder
-	_ = v.Write(&b) // a builder takes everything
-	return b.String()
-}
-
 // Write writes the counts as a table, and the first 20 violations with their slices, one event a line: seconds since the
 // history began, what happened, who, where, and what was noted. Of a record only the status, the error's code and a hash of the
 // text are shown, so that no prompt or answer gets into a log.
 func (v Verdict) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	c := v.Counts
-	for _, row := range []struct {
-		name  string
-		count int
-	}{
-		{"submitted", c.Submitted}, {"accepted", c.Accepted}, {"refused", c.Refused},
-		{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"cancelled", c.Cancelled}, {"expired", c.Expired}, {"left", c.Left},
-		{"texts compared", c.Compared}, {"deliveries", c.Delivered}, {"engine calls", c.Calls},
-	} {
-		fmt.Fprintf(t, "%s\t%7d\n", row.name, row.count)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Faults)) {
-		fmt.Fprintf(t, "fault: %s\t%7d\n", plain(name), c.Faults[name])
-	}
-	broken := v.Broken()
-	for _, rule := range Rules() {
-		if n := broken[rule]; n > 0 {
-			fmt.Fprintf(t, "VIOLATED: %s\t%7d\n", rule, n)
-		}
-	}
-	fmt.Fprintf(t, "violations\t%7d\n", len(v.Violations))
-	if err := t.Flush(); err != nil {
+	if _, err := io.WriteString(w, v.String()); err != nil {
 		return fmt.Errorf("write verdict: %w", err)
-	}
-
-	for _, violation := range v.Violations[:min(shown, len(v.Violations))] {
-		if err := violation.write(w); err != nil {
-			return fmt.Errorf("write verdict: %w", err)
-		}
-	}
-	if more := len(v.Violations) - shown; more > 0 {
-		if _, err := fmt.Fprintf(w, "\nand %d more\n", more); err != nil {
-			return fmt.Errorf("write verdict: %w", err)
-		}
 	}
 	return nil
 }
 
-func (v Violation) write(w io.Writer) error {
+// String is what [Verdict.Write] writes.
+func (v Verdict) String() string {
+	var rows []string
+	row := func(name string, count int) { rows = append(rows, fmt.Sprintf("%s\t%7d", name, count)) }
+	c := v.Counts
+	row("submitted", c.Submitted)
+	row("accepted", c.Accepted)
+	row("refused", c.Refused)
+	row("succeeded", c.Succeeded)
+	row("failed", c.Failed)
+	row("cancelled", c.Cancelled)
+	row("expired", c.Expired)
+	row("left", c.Left)
+	row("texts compared", c.Compared)
+	row("deliveries", c.Delivered)
+	row("engine calls", c.Calls)
+	for _, name := range slices.Sorted(maps.Keys(c.Faults)) {
+		row("fault: "+plain(name), c.Faults[name])
+	}
+	broken := v.Broken()
+	for _, rule := range Rules() {
+		if n := broken[rule]; n > 0 {
+			row("VIOLATED: "+string(rule), n)
+		}
+	}
+	row("violations", len(v.Violations))
+
+	var b strings.Builder
+	b.WriteString(table(rows))
+	for _, violation := range v.Violations[:min(shown, len(v.Violations))] {
+		b.WriteString("\n" + violation.String())
+	}
+	if more := len(v.Violations) - shown; more > 0 {
+		fmt.Fprintf(&b, "\nand %d more\n", more)
+	}
+	return b.String()
+}
+
+// String is the violation and its slice, as [Verdict.Write] shows it.
+func (v Violation) String() string {
 	who := "the run"
 	if v.Rule != Unsettled {
 		who = "job " + plain(v.Job)
 	}
-	if _, err := fmt.Fprintf(w, "\n%s: %s: %s\n", v.Rule, who, v.What); err != nil {
-		return err
+	rows := make([]string, len(v.Slice))
+	for i, e := range v.Slice {
+		rows[i] = fmt.Sprintf("%10.3f\t%s\t%s\t%s\t%s", e.At.Seconds(), plain(string(e.Kind)), plain(e.Process), place(e), remark(e))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.DiscardEmptyColumns)
-	for _, e := range v.Slice {
-		fmt.Fprintf(t, "%10.3f\t%s\t%s\t%s\t%s\n", e.At.Seconds(), plain(string(e.Kind)), plain(e.Process), place(e), remark(e))
+	return fmt.Sprintf("%s: %s: %s\n%s", v.Rule, who, v.What, table(rows))
+}
+
+// table lines up the cells of rows, which tabs separate.
+func table(rows []string) string {
+	var b, lines strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.DiscardEmptyColumns)
+	for _, row := range rows {
+		fmt.Fprintln(t, row)
 	}
-	return t.Flush()
+	_ = t.Flush() // a builder takes everything
+	for line := range strings.Lines(b.String()) {
+		lines.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return lines.String()
 }
 
 // place is where an event happened.
