@@ -1,0 +1,154 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Cluster is some NATS servers that know one another.
+type Cluster struct {
+	nodes []*NATS
+}
+
+// StartCluster starts n servers, named nats-1 and so on, each in a folder of its name below dir, and returns when they
+// have agreed on a leader, which answers clients of each. Their disks flush always.
+func StartCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster, error) {
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+	routes := make([]string, n)
+	for i := range n {
+		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", ports[n+i])
+	}
+	c := new(Cluster)
+	for i := range n {
+		name := fmt.Sprintf("nats-%d", i+1)
+		node, err := StartNATS(ctx, p, NATSOptions{
+			Name: name, Dir: filepath.Join(dir, name), Port: ports[i], Cluster: ports[n+i],
+			Routes: slices.Concat(routes[:i], routes[i+1:]),
+		})
+		if err != nil {
+			c.Kill()
+			return nil, fmt.Errorf("start cluster: %w", err)
+		}
+		c.nodes = append(c.nodes, node)
+	}
+	if err := c.ready(ctx); err != nil {
+		c.Kill()
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+	return c, nil
+}
+
+// ready waits until all nodes follow one leader, and until it answers whatever node is asked.
+func (c *Cluster) ready(ctx context.Context) error {
+	if _, err := c.agree(ctx, "", len(c.nodes)); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := n.answers(ctx, n.Process()); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Nodes are the servers, by their index.
+func (c *Cluster) Nodes() []*NATS { return slices.Clone(c.nodes) }
+
+// URL is the addresses of all nodes, separated by commas, as clients and workers take them.
+func (c *Cluster) URL() string {
+	urls := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		urls[i] = n.URL()
+	}
+	return strings.Join(urls, ",")
+}
+
+// Kill ends all nodes.
+func (c *Cluster) Kill() {
+	for _, n := range c.nodes {
+		n.Kill()
+	}
+}
+
+// Leader waits until a node knows that it leads JetStream and most nodes, itself among them, say the same, and returns
+// its index.
+func (c *Cluster) Leader(ctx context.Context) (int, error) { return c.agree(ctx, "", 0) }
+
+// StreamLeader is Leader for the nodes that have the stream.
+func (c *Cluster) StreamLeader(ctx context.Context, stream string) (int, error) {
+	return c.agree(ctx, stream, 0)
+}
+
+// agree waits until most nodes, and at least so many, agree on who leads the stream, or the cluster if it has no name.
+func (c *Cluster) agree(ctx context.Context, stream string, atLeast int) (int, error) {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		said := c.survey(ctx, stream)
+		if i := c.chosen(said, atLeast); i >= 0 {
+			return i, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			what := "the cluster"
+			if stream != "" {
+				what = "stream " + stream
+			}
+			return -1, fmt.Errorf("wait for a leader of %s: %w; the last that the nodes said: %s", what, context.Cause(ctx), c.report(said))
+		}
+	}
+}
+
+// survey asks all nodes at once; who does not answer, or does not know the stream, believes nothing.
+func (c *Cluster) survey(ctx context.Context, stream string) []belief {
+	said := make([]belief, len(c.nodes))
+	var asking sync.WaitGroup
+	for i, n := range c.nodes {
+		asking.Go(func() {
+			if all, err := n.beliefs(ctx); err == nil { // down, frozen, or on its way
+				said[i] = all[stream]
+			}
+		})
+	}
+	asking.Wait()
+	return said
+}
+
+// chosen is the index of the node that says of itself that it leads, and of which enough others say so: -1 if there is none.
+func (c *Cluster) chosen(said []belief, atLeast int) int {
+	for i, b := range said {
+		if b.leader != c.nodes[i].Name() {
+			continue
+		}
+		votes := 0
+		for _, other := range said {
+			if other.leader == b.leader {
+				votes++
+			}
+		}
+		if votes >= max(atLeast, b.voters/2+1) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (c *Cluster) report(said []belief) string {
+	var b strings.Builder
+	for i, s := range said {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s: %q", c.nodes[i].Name(), s.leader)
+	}
+	return b.String()
+}
