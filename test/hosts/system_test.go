@@ -1,0 +1,297 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+	"tandem/internal/rig/host"
+	"tandem/internal/rig/netns"
+)
+
+const model = "qwen3-coder:30b"
+
+// limit is how long anything that a scenario waits for may take on a busy machine.
+const limit = 60 * time.Second
+
+// programs are what all scenarios run.
+type programs struct {
+	tandem *host.Programs
+	llama  string // llama-server
+	model  string // its GGUF file
+	right  *reference
+}
+
+// system is Tandem on four hosts: the queue on mac, prefill on dgx, decode on mac2, and the grader.
+type system struct {
+	*testing.T
+	ctx                     context.Context
+	programs                programs
+	home                    string
+	mac, dgx, mac2, grader  *netns.Host
+	prefillEngine, decoding *host.Process
+	js                      jetstream.JetStream // to look only: whatever is done is done by a program
+}
+
+func newSystem(t *testing.T, p programs) *system {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+	t.Cleanup(cancel)
+	n, err := netns.New(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &system{T: t, ctx: ctx, programs: p, home: t.TempDir()}
+	for name, h := range map[string]**netns.Host{"mac": &s.mac, "dgx": &s.dgx, "mac2": &s.mac2, "grader": &s.grader} {
+		if *h, err = n.Host(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(s.dir(*h), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.startNATS()
+	s.prefillEngine, s.decoding = s.engine(s.dgx), s.engine(s.mac2)
+	s.worker(s.dgx, jobs.RolePrefill, "--handover-listen", s.dgx.Addr()+":8100")
+	s.worker(s.mac2, jobs.RoleDecode, "--handover-allow", "198.18.0.0/24")
+	for _, h := range []*netns.Host{s.dgx, s.mac2} {
+		s.eventually("the worker on "+h.Name()+" hands over states", func() error {
+			if w := s.presence(h); w == nil || w.State != queue.StateReady || w.Fingerprint == nil || w.Fingerprint.Model == "" {
+				return fmt.Errorf("it says %+v", w)
+			}
+			return nil
+		})
+	}
+	return s
+}
+
+// dir is a host's own folder.
+func (s *system) dir(h *netns.Host) string { return filepath.Join(s.home, h.Name()) }
+
+// start starts a program on a host, with an environment of nothing but what it needs there.
+func (s *system) start(h *netns.Host, program string, args ...string) *host.Process {
+	s.Helper()
+	name := filepath.Base(program)
+	p, err := host.Start(host.Spec{
+		Name: name + " on " + h.Name(), Program: program, Args: args, Dir: s.dir(h), Wrap: h.Wrap(),
+		Env: []string{"HOME=" + s.dir(h), "TANDEM_USER=grader", "TANDEM_NATS=" + s.natsURL(), "TANDEM_LOG_FORMAT=json"},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		p.Kill()
+		if out := p.Output(); strings.Contains(out, "DATA RACE") || strings.Contains(out, "panic:") {
+			s.Errorf("%s has a race or a panic", p.Name())
+		}
+		if s.Failed() {
+			s.Logf("%s printed:\n%s", p.Name(), p.Output())
+		}
+	})
+	return p
+}
+
+func (s *system) natsURL() string { return "nats://" + s.mac.Addr() + ":4222" }
+
+// startNATS starts the server, as its configuration in deploy/nats has it, and connects to it on its own host, which no fault cuts off.
+func (s *system) startNATS() {
+	s.Helper()
+	config := filepath.Join(s.dir(s.mac), "nats.conf")
+	text := fmt.Sprintf("server_name: tandem\nlisten: %s:4222\nmax_payload: 8MB\njetstream { store_dir: %q, sync_interval: always }\n", s.mac.Addr(), filepath.Join(s.dir(s.mac), "store"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	server := s.start(s.mac, s.programs.tandem.Path("nats-server"), "-c", config)
+	if err := server.Says(s.ctx, "Server is ready"); err != nil {
+		s.Fatal(err)
+	}
+	nc, err := nats.Connect(s.natsURL(), nats.SetCustomDialer(from{s.ctx, s.mac}))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(nc.Close)
+	if s.js, err = jetstream.New(nc); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// from lets NATS' client connect from a host.
+type from struct {
+	ctx  context.Context
+	host *netns.Host
+}
+
+func (f from) Dial(network, addr string) (net.Conn, error) { return f.host.Dial(f.ctx, network, addr) }
+
+const enginePort = 8080 // of 127.0.0.1, which each host has its own of
+
+// engine starts a llama-server on a host and waits until it has loaded the model.
+func (s *system) engine(h *netns.Host) *host.Process {
+	s.Helper()
+	if err := os.Mkdir(s.slotDir(h), 0o700); err != nil {
+		s.Fatal(err)
+	}
+	p := s.start(h, s.programs.llama, "--model", s.programs.model, "--alias", model, "--host", "127.0.0.1", "--port", strconv.Itoa(enginePort),
+		"-c", "4096", "-np", "1", "-t", "1", "-fa", "on", "--no-kv-unified", "--no-cache-idle-slots", "--slots", "--jinja", "--slot-save-path", s.slotDir(h))
+	s.eventually("llama-server on "+h.Name()+" has loaded the model", func() error { return s.get(h, "/health", nil) })
+	return p
+}
+
+func (s *system) slotDir(h *netns.Host) string { return filepath.Join(s.dir(h), "slots") }
+
+// get asks the engine of a host.
+func (s *system) get(h *netns.Host, path string, answer any) error {
+	client := http.Client{Transport: &http.Transport{DialContext: h.Dial, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", enginePort, path), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(answer)
+}
+
+// generated is how many tokens the engine of a host has generated of the text that it is at, 0 if it is at none.
+func (s *system) generated(h *netns.Host) (tokens int) {
+	s.Helper()
+	var slots []struct {
+		Processing bool `json:"is_processing"`
+		Next       []struct {
+			Decoded int `json:"n_decoded"`
+		} `json:"next_token"`
+	}
+	if err := s.get(h, "/slots", &slots); err != nil {
+		s.Fatalf("slots of the engine on %s: %v", h.Name(), err)
+	}
+	for _, slot := range slots {
+		for _, next := range slot.Next {
+			if slot.Processing {
+				tokens += next.Decoded
+			}
+		}
+	}
+	return tokens
+}
+
+// worker starts a worker beside the engine of its host.
+func (s *system) worker(h *netns.Host, role jobs.Stage, more ...string) {
+	s.Helper()
+	s.start(h, s.programs.tandem.Path(string(role)+"-worker"), slices.Concat([]string{
+		"--model", model, "--engine", "llamacpp", "--engine-url", fmt.Sprintf("http://127.0.0.1:%d", enginePort), "--slot-dir", s.slotDir(h),
+		"--num-ctx", "4096", "--threads", "1", "--http", h.Addr() + ":8000", "--machine", h.Name(),
+	}, more)...)
+}
+
+// presence is what the worker of a host says of itself, nil if it is not present.
+func (s *system) presence(h *netns.Host) *queue.Presence {
+	s.Helper()
+	bucket, err := s.js.KeyValue(s.ctx, queue.BucketWorkers)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil // its first worker makes it
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	keys, err := bucket.ListKeys(s.ctx)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var found *queue.Presence
+	for key := range keys.Keys() {
+		entry, err := bucket.Get(s.ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue // it has just gone
+		}
+		var p queue.Presence
+		if err == nil {
+			err = json.Unmarshal(entry.Value(), &p)
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		if p.Machine == h.Name() {
+			found = &p
+		}
+	}
+	return found
+}
+
+// gone waits until the presence of the worker of a host has expired, and returns how long that took.
+func (s *system) gone(h *netns.Host) time.Duration {
+	s.Helper()
+	return s.eventually("the presence of "+h.Name()+" expires", func() error {
+		if p := s.presence(h); p != nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}
+
+// back waits until it is there again.
+func (s *system) back(h *netns.Host) time.Duration {
+	s.Helper()
+	return s.eventually("the worker on "+h.Name()+" is back", func() error {
+		if p := s.presence(h); p == nil || p.State != queue.StateReady {
+			return fmt.Errorf("it says %+v", p)
+		}
+		return nil
+	})
+}
+
+// eventually asks until there is no error, and returns how long that took.
+func (s *system) eventually(what string, check func() error) time.Duration {
+	s.Helper()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return time.Since(began)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.Fatalf("did not happen: %s: %v", what, err)
+		}
+	}
+}
+
+// done fails the test if a fault could not be made or mended.
+func (s *system) done(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
