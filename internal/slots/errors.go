@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"unicode"
 
 	"tandem/internal/jobs"
 )
@@ -57,13 +58,14 @@ func (e apiError) of(at Endpoint, path string) error {
 	return jobs.Errorf(jobs.CodeEngineFailed, "llama-server failed: %s", cmp.Or(e.text(), fmt.Sprintf("status %d", e.Code)))
 }
 
-// text is the message, cut short. Builds differ in whether they quote the model's answer when it does
+// text is the message as one printable line, cut short. Builds differ in whether they quote the model's answer when it does
 // not fit its chat template; an error must not hold it.
 func (e apiError) text() string {
 	if before, _, quotes := strings.Cut(e.Message, "Failed to parse input"); quotes {
-		return before + "the model's answer does not fit its chat template"
+		return apiError{Message: before + "the model's answer does not fit its chat template"}.text()
 	}
-	return strings.ToValidUTF8(e.Message[:min(len(e.Message), 300)], "")
+	said := strings.ToValidUTF8(e.Message[:min(len(e.Message), 300)], "")
+	return strings.Join(strings.FieldsFunc(said, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 }
 
 // unreachable explains why no answer came.
