@@ -1,0 +1,93 @@
+package rig
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSameSeedSamePlan(t *testing.T) {
+	for _, shape := range []Shape{NoopStorm(1), NoopStorm(0.1), RealStorm(1)} {
+		if diff := cmp.Diff(NewPlan(7, shape), NewPlan(7, shape)); diff != "" {
+			t.Errorf("two plans of one seed differ:\n%s", diff)
+		}
+		if cmp.Equal(NewPlan(7, shape).Batches, NewPlan(8, shape).Batches) {
+			t.Error("two seeds have the same jobs")
+		}
+		if cmp.Equal(NewPlan(7, shape).Actions, NewPlan(8, shape).Actions) {
+			t.Error("two seeds have the same faults")
+		}
+	}
+}
+
+func TestPlanHasWhatItsShapeAsksFor(t *testing.T) {
+	for _, share := range []float64{1, 0.1} {
+		shape := NoopStorm(share)
+		p := NewPlan(3, shape)
+		if n := p.Jobs(); n != shape.Jobs {
+			t.Errorf("share %v: %d jobs, want %d", share, n, shape.Jobs)
+		}
+		want := map[string]int{
+			Kill: shape.Kills, Freeze: shape.Freezes, Engine: shape.EngineKills, Caller: shape.CallerKills, Wire: shape.Wires, Answer: shape.BadAnswers,
+			NATS: (shape.NATSKills + 1) / 2, Stop: shape.NATSKills / 2,
+		}
+		have, steps, markers := map[string]int{}, map[Step]bool{}, map[string]bool{}
+		for _, a := range p.Actions {
+			have[a.What]++
+			if a.What == Kill {
+				steps[a.Step] = true
+			}
+			if a.What == Answer {
+				if _, known := answers[a.How]; !known {
+					t.Errorf("no engine answers %q", a.How)
+				}
+			}
+			if a.After > p.Jobs() {
+				t.Errorf("%s strikes after %d jobs, and there are %d", a, a.After, p.Jobs())
+			}
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("share %v: faults (-want +have):\n%s", share, diff)
+		}
+		for _, step := range append(slices.Clone(Steps), Anywhere) {
+			if !steps[step] {
+				t.Errorf("share %v: no worker is killed %s", share, step)
+			}
+		}
+		cancels := 0
+		for _, b := range p.Batches {
+			for _, j := range b.Jobs {
+				if markers[j.Marker] || markerOf([]byte(j.Prompt)) != j.Marker {
+					t.Errorf("marker %s is there twice, or not in its prompt", j.Marker)
+				}
+				markers[j.Marker] = true
+				if j.Cancel {
+					cancels++
+				}
+			}
+		}
+		if cancels == 0 || cancels > shape.Cancels {
+			t.Errorf("share %v: %d jobs are cancelled, want about %d", share, cancels, shape.Cancels)
+		}
+		if !slices.IsSortedFunc(p.Actions, func(a, b Action) int { return a.After - b.After }) {
+			t.Error("faults are not in the order in which they strike")
+		}
+	}
+}
+
+func TestPrintedPlanShowsNoPrompt(t *testing.T) {
+	p := NewPlan(5, NoopStorm(0.1))
+	var out bytes.Buffer
+	if err := p.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 1+len(p.Batches)+len(p.Actions) {
+		t.Errorf("%d lines for %d batches and %d faults", lines, len(p.Batches), len(p.Actions))
+	}
+	if strings.Contains(out.String(), "Review:") {
+		t.Error("a prompt is printed")
+	}
+}

@@ -1,0 +1,111 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/rig/history"
+)
+
+// settleLimit is how long a delivery whose acknowledgement was lost may stay in its stream: AckWait, and some.
+const settleLimit = 90 * time.Second
+
+// settle waits until nothing is at work any more, writes down what every stream holds, and asks the engines what the texts should have been.
+func (s *System) settle(ctx context.Context, p *Plan) error {
+	err := s.until(settleLimit, "empty streams", func(ctx context.Context) (bool, error) {
+		for _, name := range []string{"INTAKE", "RELAY"} {
+			stream, err := s.js.Stream(ctx, name)
+			if err != nil || stream.CachedInfo().State.Msgs > 0 {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if ctx.Err() != nil {
+		return err // else what is left is found, and judged
+	}
+	for _, name := range []string{"INTAKE", "RELAY", "RESULTS", "DLQ"} {
+		if err := s.find(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := s.ask(ctx, p); err != nil {
+		return err
+	}
+	s.Log.Add(history.Event{Kind: history.Ended})
+	return nil
+}
+
+// find writes down each message of a stream.
+func (s *System) find(ctx context.Context, name string) error {
+	stream, err := s.js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", name, err)
+	}
+	for seq := uint64(1); ; seq++ {
+		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", name, err)
+		}
+		seq = msg.Sequence
+		s.Log.Add(history.Event{Kind: history.Found, Job: lastToken(msg.Subject), Subject: msg.Subject, Stream: name, Seq: seq, Record: msg.Data})
+	}
+}
+
+// ask has an engine of each model say the greedy texts itself. The workers do nothing any more.
+func (s *System) ask(ctx context.Context, p *Plan) error {
+	records := map[string]map[string]json.RawMessage{} // by model and job
+	greedy := map[string]bool{}
+	for _, b := range p.Batches {
+		for _, j := range b.Jobs {
+			greedy[j.Marker] = j.Temperature == 0
+		}
+	}
+	for _, e := range s.Log.Events() {
+		marker := markerOf(e.Record)
+		if e.Kind != history.Submitted || !greedy[marker] || s.r.status(e.Job) != "succeeded" && s.r.status(e.Job) != "" {
+			continue
+		}
+		var record struct{ Model string }
+		if err := json.Unmarshal(e.Record, &record); err != nil {
+			return fmt.Errorf("read job %s: %w", e.Job, err)
+		}
+		if records[record.Model] == nil {
+			records[record.Model] = map[string]json.RawMessage{}
+		}
+		records[record.Model][e.Job] = e.Record
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i, model := range s.Models {
+		m := s.machine[i*2*s.Each] // the first of the model's
+		wg.Go(func() {
+			for _, job := range slices.Sorted(maps.Keys(records[model])) {
+				texts, err := m.Ask(ctx, records[model][job])
+				if err != nil {
+					cancel(fmt.Errorf("ask %s about job %s: %w", m.Name(), job, err))
+					return
+				}
+				for _, text := range texts {
+					s.Log.Add(history.Event{Kind: history.Expected, Process: m.Name(), Job: job, Text: text})
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

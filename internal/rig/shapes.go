@@ -1,0 +1,44 @@
+package rig
+
+import (
+	"math"
+
+	"tandem/internal/rig/host"
+)
+
+// NoopStorm is the storm for volume: a share of 1 has 10,000 jobs on no-op engines.
+func NoopStorm(share float64) Shape {
+	n := scale(share)
+	return Shape{
+		Jobs: n(10_000, 200), Models: []string{"qwen3-coder:30b", "gpt-oss:120b"}, BatchSize: n(250, 50), Callers: 6,
+		Kills: n(220, 22), EngineKills: n(20, 2), NATSKills: n(20, 2), CallerKills: n(20, 2), Freezes: n(24, 4), Wires: n(36, 6), BadAnswers: n(72, 9),
+		Cancels: n(100, 6), Expiring: n(100, 10), Singles: n(60, 4),
+		PromptWords: [2]int{5, 60}, Tokens: [2]int{1, 24},
+	}
+}
+
+// RealStorm is the storm on real engines with tiny models, KV states handed over: a share of 1 has 300 jobs.
+func RealStorm(share float64) Shape {
+	n := scale(share)
+	return Shape{
+		Jobs: n(310, 16), Models: []string{"qwen3-coder:30b", "gpt-oss:120b"}, BatchSize: n(40, 8), Callers: 3,
+		Kills: n(32, 3), EngineKills: n(12, 1), NATSKills: n(2, 1), CallerKills: n(3, 1), Freezes: n(4, 1), Wires: n(6, 1), BadAnswers: n(9, 1),
+		Cancels: n(6, 1), Expiring: 0, Singles: n(6, 1),
+		PromptWords: [2]int{30, 250}, Tokens: [2]int{4, 24},
+	}
+}
+
+// scale takes a share of a number, of which there are at least so many.
+func scale(share float64) func(n, atLeast int) int {
+	return func(n, atLeast int) int { return max(atLeast, int(math.Round(share*float64(n)))) }
+}
+
+// NoopSystem is the system of a [NoopStorm].
+func NoopSystem(dir string, p *host.Programs) Options {
+	return Options{Dir: dir, Programs: p, Models: NoopStorm(0).Models, Each: 2, Nodes: 1, Slots: 2, NumCtx: 4096}
+}
+
+// RealSystem is the system of a [RealStorm]: an Ollama on both sides for the first model, a llama-server on both for the second.
+func RealSystem(dir string, p *host.Programs) Options {
+	return Options{Dir: dir, Programs: p, Models: RealStorm(0).Models, Each: 1, Nodes: 1, Real: true, Slots: 2, NumCtx: 4096}
+}

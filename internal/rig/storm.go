@@ -1,0 +1,215 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tandem/internal/rig/check"
+	"tandem/internal/rig/history"
+	"tandem/internal/rig/host"
+	"tandem/internal/rig/tap"
+)
+
+const (
+	armLimit   = 15 * time.Second // for a worker to come to a step; then it is struck wherever it is
+	stormLimit = 30 * time.Minute
+)
+
+// Storm submits the jobs of a plan while its faults strike, waits until every caller was told, looks into every stream, and has the judge speak.
+func (s *System) Storm(p *Plan) (check.Verdict, error) {
+	s.Log.Add(history.Event{Kind: history.Began, Note: fmt.Sprintf("seed %d, %+v", p.Seed, p.Shape)})
+	ctx, cancel := context.WithTimeoutCause(s.ctx, stormLimit, errors.New("the storm does not end"))
+	defer cancel()
+	faults, stopFaults := context.WithCancel(ctx)
+	var striking sync.WaitGroup
+	striking.Go(func() { s.strike(faults, &striking, p.Actions) })
+
+	err := s.callAll(ctx, p)
+	stopFaults()
+	striking.Wait()
+	if err != nil {
+		return check.Verdict{}, err
+	}
+	if err := s.settle(ctx, p); err != nil {
+		return check.Verdict{}, err
+	}
+	return check.Check(s.Log.Events()), s.Log.Flush()
+}
+
+// callAll has so many callers at a time submit the batches.
+func (s *System) callAll(ctx context.Context, p *Plan) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, told atomic.Int64
+	var wg sync.WaitGroup
+	for range p.Shape.Callers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(p.Batches) || ctx.Err() != nil {
+					return
+				}
+				if err := s.call(ctx, p.Batches[i]); err != nil {
+					cancel(err)
+					return
+				}
+				ended, _ := s.r.now()
+				s.Say("%d of %d batches told, %d jobs ended", told.Add(1), len(p.Batches), ended)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// strike does the actions, each when its number of jobs has ended, until ctx ends, which is when all have.
+func (s *System) strike(ctx context.Context, wg *sync.WaitGroup, actions []Action) {
+	for _, a := range actions {
+		for {
+			ended, change := s.r.now()
+			if ended >= a.After {
+				break
+			}
+			select {
+			case <-change:
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.act(ctx, wg, a)
+	}
+}
+
+// act does one action. What takes time ends by itself, and wg waits for it.
+func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
+	u := s.workers[a.Target%len(s.workers)]
+	m := s.machine[a.Target%len(s.machine)]
+	switch a.What {
+	case Kill:
+		s.at(ctx, wg, u, a.Step, func(step Step) tap.Verdict { u.kill(step); return tap.Cut })
+	case Freeze:
+		s.at(ctx, wg, u, a.Step, func(step Step) tap.Verdict {
+			thawed := u.freeze(ctx, wg, step, a.For)
+			if step == BeforePublish || step == BeforeAck { // which leaves when the process goes on
+				<-thawed
+			}
+			return tap.Pass
+		})
+	case Engine:
+		wg.Go(func() { s.killEngine(ctx, m) })
+	case NATS, Stop:
+		s.restartNATS(ctx, a)
+	case Caller:
+		s.killCaller(a.Target)
+	case Wire:
+		s.spoilWire(ctx, wg, u, a)
+	case Answer:
+		s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Answer + ": " + a.How})
+		m.spoil(a.How)
+	}
+}
+
+// at strikes a unit at a step.
+func (s *System) at(ctx context.Context, wg *sync.WaitGroup, u *unit, step Step, do func(Step) tap.Verdict) {
+	if step == Anywhere {
+		do(step)
+		return
+	}
+	u.arm(ctx, wg, step, armLimit, func() tap.Verdict { return do(step) })
+}
+
+// killEngine ends an engine with all its children, and starts it again.
+func (s *System) killEngine(ctx context.Context, m *machine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Engine + ": " + string(Anywhere)})
+	m.Kill()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	if err := m.Restart(ctx); err != nil {
+		s.Log.Add(history.Event{Kind: history.Healed, Process: m.Name(), Note: "does not start again: " + err.Error()})
+		return
+	}
+	s.Log.Add(history.Event{Kind: history.Healed, Process: m.Name(), Note: "started again"})
+}
+
+// restartNATS ends a server, of a cluster every other time the leader, and starts it on its store.
+func (s *System) restartNATS(ctx context.Context, a Action) {
+	s.natsMu.Lock()
+	defer s.natsMu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	node, which := s.nodes[a.Target%len(s.nodes)], "the only node"
+	if s.cluster != nil {
+		which = "a node"
+		if a.Target%2 == 0 {
+			if leader, err := s.cluster.StreamLeader(ctx, "INTAKE"); err == nil {
+				node, which = s.nodes[leader], "the leader"
+			}
+		}
+	}
+	s.Log.Add(history.Event{Kind: history.Fault, Process: node.Name(), Note: a.What + ": " + which})
+	var err error
+	if a.What == NATS {
+		node.Kill()
+	} else {
+		err = node.Stop(ctx)
+	}
+	if err = errors.Join(err, node.Start(ctx)); err != nil {
+		s.Log.Add(history.Event{Kind: history.Healed, Process: node.Name(), Note: "does not start again: " + err.Error()})
+		return
+	}
+	s.Log.Add(history.Event{Kind: history.Healed, Process: node.Name(), Note: "started again"})
+}
+
+// killCaller ends one of the submitters that run.
+func (s *System) killCaller(target int) {
+	s.callersMu.Lock()
+	var list []*host.Process
+	for _, b := range sortedKeys(s.callers) {
+		list = append(list, s.callers[b])
+	}
+	s.callersMu.Unlock()
+	if len(list) == 0 {
+		return
+	}
+	p := list[target%len(list)]
+	s.Log.Add(history.Event{Kind: history.Fault, Process: p.Name(), Note: Caller + ": " + string(Anywhere)})
+	p.Kill()
+}
+
+// spoilWire makes a worker's connection to NATS bad for a time.
+func (s *System) spoilWire(ctx context.Context, wg *sync.WaitGroup, u *unit, a Action) {
+	s.Log.Add(history.Event{Kind: history.Fault, Process: u.name, Note: Wire + ": " + a.How + ", for " + a.For.String()})
+	var c tap.Conditions
+	switch a.How {
+	case "cut":
+		u.nats.cut()
+		return
+	case "reset":
+		u.nats.reset()
+		return
+	case "delay":
+		c.Delay = 100 * time.Millisecond
+	case "narrow":
+		c.BytesPerSecond = 20_000
+	case "drop":
+		c.Drop = true
+	case "refuse":
+		c.Refuse = true
+		u.nats.reset()
+	}
+	u.nats.set(c)
+	wg.Go(func() {
+		select {
+		case <-time.After(a.For):
+		case <-ctx.Done():
+		}
+		u.nats.set(tap.Conditions{})
+		s.Log.Add(history.Event{Kind: history.Healed, Process: u.name, Note: Wire + ": " + a.How})
+	})
+}

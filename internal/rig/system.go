@@ -1,0 +1,340 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/rig/engines"
+	"tandem/internal/rig/history"
+	"tandem/internal/rig/host"
+	"tandem/internal/rig/tap"
+)
+
+// Options say what a system consists of.
+type Options struct {
+	Dir      string // everything of the run; kept
+	Programs *host.Programs
+	Models   []string
+	Each     int  // workers of each role and model
+	Nodes    int  // of NATS: 1 or, as a cluster, 3
+	Real     bool // real engines, Ollama for the first model and llama-server for the others, instead of no-op ones
+	Slots    int  // of each engine
+	NumCtx   int
+	PerToken time.Duration                    // of no-op engines
+	Say      func(format string, args ...any) // progress; may be nil
+}
+
+// System is Tandem as it is deployed, each program a process, with a tap on every wire.
+type System struct {
+	Options
+	Log *history.Log
+	r   *recorder
+
+	ctx    context.Context // of everything that runs
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	file   *os.File
+
+	nodes   []*host.NATS
+	cluster *host.Cluster // nil with one node
+	natsMu  sync.Mutex    // one restart at a time
+	nc      *nats.Conn    // the rig's own, to look
+	js      jetstream.JetStream
+	workers []*unit
+	machine []*machine
+	taps    []*tap.Tap
+
+	callersMu sync.Mutex
+	callers   map[string]*host.Process // the submitters that run now
+}
+
+// machine is an engine with the tap before it.
+type machine struct {
+	engines.Engine
+	tap    *tap.Tap
+	worker *unit
+	mu     sync.Mutex // one restart at a time
+
+	answerMu sync.Mutex
+	answers  []string // how the next calls go wrong
+}
+
+const (
+	startLimit = 3 * time.Minute // for everything to be there
+	user       = "rig"
+)
+
+// Start starts everything and returns when every worker is present. On an error nothing is left running.
+func Start(parent context.Context, o Options) (_ *System, err error) {
+	if o.Say == nil {
+		o.Say = func(string, ...any) {}
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start rig: %w", err)
+	}
+	file, err := os.Create(filepath.Join(o.Dir, "history.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("start rig: %w", err)
+	}
+	s := &System{Options: o, Log: history.New(file), file: file, callers: map[string]*host.Process{}}
+	s.r = newRecorder(s.Log)
+	s.ctx, s.cancel = context.WithCancel(parent)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+	if err := s.startNATS(); err != nil {
+		return nil, err
+	}
+	if err := s.startMachines(); err != nil {
+		return nil, err
+	}
+	return s, s.awaitWorkers()
+}
+
+// path is a file or folder of the run.
+func (s *System) path(elem ...string) string {
+	return filepath.Join(append([]string{s.Dir}, elem...)...)
+}
+
+func (s *System) startNATS() (err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
+	defer cancel()
+	if s.Nodes > 1 {
+		if s.cluster, err = host.StartCluster(ctx, s.Programs, s.path("nats"), s.Nodes); err != nil {
+			return err
+		}
+		s.nodes = s.cluster.Nodes()
+	} else {
+		node, err := host.StartNATS(ctx, s.Programs, host.NATSOptions{Name: "nats", Dir: s.path("nats")})
+		if err != nil {
+			return err
+		}
+		s.nodes = []*host.NATS{node}
+	}
+	var urls []string
+	for _, n := range s.nodes {
+		urls = append(urls, n.URL())
+	}
+	if s.nc, err = nats.Connect(strings.Join(urls, ","), nats.Name("rig"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)); err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	s.js, err = jetstream.New(s.nc)
+	return err
+}
+
+// link is a process's way to NATS: a tap before each node.
+type link []*tap.Tap
+
+// link makes a way to NATS on which each operation is read by on.
+func (s *System) link(on func(op *tap.Op, node int) tap.Verdict) (l link, err error) {
+	for i, n := range s.nodes {
+		t, err := tap.ListenNATS(tap.NATSOptions{Target: n.Addr(), On: func(op *tap.Op) tap.Verdict { return on(op, i) }})
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		l = append(l, t)
+	}
+	return l, nil
+}
+
+// url is what a program takes as --nats.
+func (l link) url() string {
+	var urls []string
+	for _, t := range l {
+		urls = append(urls, "nats://"+t.Addr())
+	}
+	return strings.Join(urls, ",")
+}
+
+func (l link) set(c tap.Conditions) {
+	for _, t := range l {
+		t.Set(c)
+	}
+}
+
+func (l link) cut() {
+	for _, t := range l {
+		t.Cut()
+	}
+}
+
+func (l link) reset() {
+	for _, t := range l {
+		t.Reset()
+	}
+}
+
+func (l link) close() error {
+	var errs []error
+	for _, t := range l {
+		errs = append(errs, t.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// startMachines starts for each model and role so many engines, each with its worker.
+func (s *System) startMachines() error {
+	for m, model := range s.Models {
+		for _, role := range []string{"prefill", "decode"} {
+			for i := range s.Each {
+				if err := s.startMachine(fmt.Sprintf("%s-%c%d", role, 'a'+m, i+1), role, model, m); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *System) startMachine(name, role, model string, m int) error {
+	start := engines.StartNoop
+	if s.Real {
+		start = engines.StartOllama
+		if m > 0 {
+			start = engines.StartLlamaServer
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
+	defer cancel()
+	e, err := start(ctx, engines.Options{
+		Name: "engine-" + name, Dir: s.path("engine-" + name), Models: []string{model}, Slots: s.Slots, NumCtx: s.NumCtx,
+		PerToken: s.PerToken, Programs: s.Programs, Noop: s.Programs.Path("noopengine"),
+	})
+	if err != nil {
+		return err
+	}
+	mach := &machine{Engine: e}
+	s.machine = append(s.machine, mach)
+	u := &unit{name: name, log: s.Log, wire: s.r.wire(name)}
+	mach.worker = u
+	if mach.tap, err = s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: e.Addr(), On: mach.on(s.r)})); err != nil {
+		return err
+	}
+	if u.nats, err = s.link(u.on); err != nil {
+		return err
+	}
+	s.taps = append(s.taps, u.nats...)
+	args := append([]string{
+		"--nats", u.nats.url(), "--model", model, "--machine", name, "--http", "127.0.0.1:0", "--log-format", "json",
+		"--state-dir", s.path(name), "--drain-limit", "10s", "--start-timeout", "10m",
+	}, e.Flags("http://"+mach.tap.Addr())...)
+	if role == "prefill" && s.Real { // states pass a tap as well
+		port, err := host.FreePort()
+		if err != nil {
+			return err
+		}
+		at := "127.0.0.1:" + strconv.Itoa(port)
+		states, err := s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: at, On: func(*tap.Exchange) tap.Answer {
+			return tap.Answer{Answered: func() { u.reached(InTransfer) }}
+		}}))
+		if err != nil {
+			return err
+		}
+		args = append(args, "--handover-listen", at, "--handover-url", "http://"+states.Addr())
+	}
+	if len(s.nodes) > 1 {
+		args = append(args, "--replicas", strconv.Itoa(len(s.nodes)))
+	}
+	u.launch = func() (*host.Process, error) {
+		return host.Start(host.Spec{
+			Name: name, Program: s.Programs.Path(role + "-worker"), Args: args, Env: []string{"HOME=" + s.path(name+"-home")},
+			Dir: s.Dir, Log: s.path(name + ".log"),
+		})
+	}
+	s.workers = append(s.workers, u)
+	s.wg.Go(func() { u.keep(s.ctx) })
+	return nil
+}
+
+// tapped remembers a tap that was begun, to close it.
+func (s *System) tapped(t *tap.Tap, err error) (*tap.Tap, error) {
+	if err == nil {
+		s.taps = append(s.taps, t)
+	}
+	return t, err
+}
+
+// awaitWorkers waits until every worker's presence is in its bucket.
+func (s *System) awaitWorkers() error {
+	return s.until(startLimit, "every worker to be present", func(ctx context.Context) (bool, error) {
+		kv, err := s.js.KeyValue(ctx, "workers")
+		if err != nil {
+			return false, nil // not yet
+		}
+		keys, err := kv.Keys(ctx)
+		if err != nil {
+			return false, nil
+		}
+		ready := 0
+		for _, key := range keys {
+			if e, err := kv.Get(ctx, key); err == nil && strings.Contains(string(e.Value()), `"state":"ready"`) {
+				ready++
+			}
+		}
+		for _, u := range s.workers {
+			u.mu.Lock()
+			err := u.err
+			u.mu.Unlock()
+			if err != nil {
+				return false, err
+			}
+		}
+		return ready >= len(s.workers), nil
+	})
+}
+
+// until asks until it is so, or fails, or limit has passed.
+func (s *System) until(limit time.Duration, what string, there func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := there(ctx)
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// Stop ends everything, and closes the history. It may be called twice.
+func (s *System) Stop() error {
+	s.cancel()
+	s.wg.Wait()
+	if s.nc != nil {
+		s.nc.Close()
+	}
+	var errs []error
+	for _, t := range s.taps {
+		errs = append(errs, t.Close())
+	}
+	s.taps = nil
+	for _, m := range s.machine {
+		m.Close()
+	}
+	for _, n := range s.nodes {
+		n.Kill()
+	}
+	errs = append(errs, s.Log.Flush())
+	if err := s.file.Close(); !errors.Is(err, os.ErrClosed) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,135 @@
+// Command faults is the proof of docs/RELIABILITY.md: it runs the real programs as processes under a storm of faults and has a checker that knows nothing of
+// them judge what was seen. `make faults` runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"tandem/internal/rig"
+	"tandem/internal/rig/host"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what is run.
+type options struct {
+	seed  uint64
+	share float64
+	dir   string
+	parts []string
+	print bool
+	race  bool
+}
+
+// errBroken says that a promise was not kept.
+var errBroken = errors.New("a promise was broken; the history is kept")
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o options
+	set := flag.NewFlagSet("faults", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.Uint64Var(&o.seed, "seed", 1, "of the jobs and the faults: the same seed has the same ones")
+	set.Float64Var(&o.share, "share", 1, "of the jobs and faults of a full run; 0.1 is a short one")
+	set.StringVar(&o.dir, "dir", "", "where everything of the run goes, and stays (default: a temporary folder, removed if all is well)")
+	set.BoolVar(&o.print, "print", false, "only print the jobs and faults of the seed")
+	set.BoolVar(&o.race, "race", false, "build the programs with the race detector")
+	set.Usage = func() {
+		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real]\n\nThe storms to run; both if none is named.")
+		set.PrintDefaults()
+	}
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if o.parts = set.Args(); len(o.parts) == 0 {
+		o.parts = []string{"noop", "real"}
+	}
+	storms := map[string]storm{
+		"noop": {"no-op engines", rig.NewPlan(o.seed, rig.NoopStorm(o.share)), rig.NoopSystem},
+		"real": {"Ollama and llama-server, KV states handed over", rig.NewPlan(o.seed, rig.RealStorm(o.share)), rig.RealSystem},
+	}
+	for _, part := range o.parts {
+		s, ok := storms[part]
+		if !ok {
+			return fmt.Errorf("no storm is named %q; there are noop and real", part)
+		}
+		if o.print {
+			if err := s.plan.Print(stdout); err != nil {
+				return err
+			}
+		}
+	}
+	if o.print {
+		return nil
+	}
+	temporary := o.dir == ""
+	if temporary {
+		dir, err := os.MkdirTemp("", "faults-")
+		if err != nil {
+			return err
+		}
+		o.dir = dir
+	}
+	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{Race: o.race})
+	if err != nil {
+		return err
+	}
+	for _, part := range o.parts {
+		if err := storms[part].run(ctx, o.path(part), programs, stdout, stderr); err != nil {
+			return fmt.Errorf("%s, seed %d: %w; everything of the run is in %s", part, o.seed, err, o.path(part))
+		}
+	}
+	if temporary {
+		return os.RemoveAll(o.dir)
+	}
+	return nil
+}
+
+func (o options) path(elem string) string { return filepath.Join(o.dir, elem) }
+
+// storm is one part of a run.
+type storm struct {
+	name   string
+	plan   *rig.Plan
+	system func(dir string, p *host.Programs) rig.Options
+}
+
+// run runs it and prints what came of it.
+func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, stderr io.Writer) (err error) {
+	began := time.Now()
+	o := s.system(dir, p)
+	o.Say = func(format string, args ...any) {
+		fmt.Fprintf(stderr, "%7.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	system, err := rig.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, system.Stop()) }()
+	verdict, err := system.Storm(s.plan)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s, seed %d, %s\n", s.name, s.plan.Seed, time.Since(began).Round(time.Second))
+	if err := verdict.Write(stdout); err != nil {
+		return err
+	}
+	if len(verdict.Violations) > 0 {
+		return errBroken
+	}
+	return nil
+}
