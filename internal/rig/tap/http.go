@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -77,11 +78,24 @@ type courier struct {
 
 // ServeHTTP implements http.Handler. It aborts, which closes the connection, wherever the client is to see that.
 func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	if err != nil {
-		panic(http.ErrAbortHandler)
+	defer func() {
+		if p := recover(); p != nil {
+			if p != http.ErrAbortHandler { // On or another of the owner's functions; the server would hide it
+				c.tap.fail(fmt.Errorf("carry %s %s: panic: %v", r.Method, r.URL.Path, p))
+			}
+			panic(p)
+		}
+	}()
+	var body []byte
+	over := r.ContentLength > maxBody
+	if !over {
+		var err error
+		if body, err = io.ReadAll(io.LimitReader(r.Body, maxBody+1)); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		over = len(body) > maxBody
 	}
-	if len(body) > maxBody {
+	if over {
 		c.tap.fail(fmt.Errorf("carry %s %s: its body is over the limit of %d bytes", r.Method, r.URL.Path, maxBody))
 		panic(http.ErrAbortHandler)
 	}
@@ -120,9 +134,7 @@ func (a *Answer) write(w http.ResponseWriter) {
 	if a.Answered != nil {
 		a.Answered()
 	}
-	for key, values := range a.Header {
-		w.Header()[key] = values
-	}
+	maps.Copy(w.Header(), a.Header)
 	w.WriteHeader(a.Status)
 	_, _ = io.WriteString(w, a.Text) // it fails only if the client is gone
 }
@@ -192,8 +204,8 @@ func (s *spoilt) Read(b []byte) (int, error) {
 		}
 	}
 	n, err := s.ReadCloser.Read(b)
-	if i := a.Flip - 1 - s.at; a.Flip > 0 && i >= 0 && i < n {
-		b[i] ^= 1
+	if a.Alter != nil && n > 0 {
+		a.Alter(s.at, b[:n])
 	}
 	s.at += n
 	if errors.Is(err, io.EOF) && (a.Append != "" || a.Hang > 0 && s.at >= a.Hang || a.Cut > 0 && s.at >= a.Cut) {

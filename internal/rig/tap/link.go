@@ -1,6 +1,8 @@
 package tap
 
 import (
+	"errors"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -243,7 +245,10 @@ func (c *conn) abort(hard bool) {
 	if c.ending < fullClose {
 		close(c.shut)
 	}
-	c.ending = reset
+	c.ending = fullClose
+	if hard {
+		c.ending = reset
+	}
 	close(c.gone)
 	c.progress.Broadcast()
 	c.mu.Unlock()
@@ -252,6 +257,20 @@ func (c *conn) abort(hard bool) {
 	}
 	_ = c.raw.Close()
 	c.tap.forget(c)
+}
+
+// endedBy is how the connection ended whose reading gave err: by the other side, or by ours.
+func (c *conn) endedBy(err error) ending {
+	switch {
+	case errors.Is(err, io.EOF):
+		return fullClose
+	case errors.Is(err, net.ErrClosed):
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.ending
+	default:
+		return reset
+	}
 }
 
 // drain sends what is in the queue until it is empty.

@@ -53,7 +53,7 @@ func (l *link) relay(all *sync.WaitGroup, from *conn, s *sieve) {
 		case errors.Is(err, errWrite):
 			// That side is gone, as its reader sees as well, who may still have its last operations to carry.
 		default:
-			l.close(howEnded(err))
+			l.close(from.endedBy(err))
 		}
 	})
 }
@@ -86,9 +86,10 @@ func (s *sieve) run(in *ahead) error {
 		if err != nil {
 			return err
 		}
-		if n == len(b) && cap(b) > keepBytes {
+		switch {
+		case n == len(b) && cap(b) > keepBytes:
 			b = nil // after a large operation
-		} else {
+		case n > 0:
 			b = b[:copy(b, b[n:])]
 		}
 	}

@@ -124,7 +124,8 @@ func TestNotOperations(t *testing.T) {
 }
 
 func TestLargestOperation(t *testing.T) {
-	text := []byte(fmt.Sprintf("PUB a %d\r\n%s\r\n", maxPayload, strings.Repeat("x", maxPayload)))
+	text := append(fmt.Appendf(nil, "PUB a %d\r\n", maxPayload), make([]byte, maxPayload)...)
+	text = append(text, "\r\n"...)
 	var out bytes.Buffer
 	s := sieve{out: &out, fromClient: true}
 	if n, err := s.pass(text); n != len(text) || err != nil || !bytes.Equal(out.Bytes(), text) {

@@ -3,7 +3,6 @@ package tap
 import (
 	"errors"
 	"io"
-	"net"
 	"sync"
 )
 
@@ -46,16 +45,8 @@ func (l *link) pump(from, to *conn) {
 			_ = to.CloseWrite()
 			return
 		default:
-			l.close(howEnded(err))
+			l.close(from.endedBy(err))
 			return
 		}
 	}
-}
-
-// howEnded is how a connection ended whose reading gave err.
-func howEnded(err error) ending {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-		return fullClose
-	}
-	return reset
 }

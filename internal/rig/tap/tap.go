@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,17 +66,17 @@ type Exchange struct {
 
 // Answer is what an HTTP tap does with a request. The zero value passes it on.
 type Answer struct {
-	Verdict  Verdict       // Lose: it is never answered, until the client goes away. Nothing but Pass reaches the target
-	Status   int           // not 0: answered with this, by the tap itself
-	Header   http.Header   // of that answer
-	Text     string        // its body
-	Cut      int           // not 0: the target's answer is cut off, by closing the connection, after so many bytes of body
-	Hang     int           // not 0: it stops after so many bytes, and never ends until the client goes away
-	Append   string        // written after so many bytes (Cut), or after all, instead of closing with an error: the answer ends regularly then
-	Flip     int           // not 0: bit 0 of the body's byte at this offset (from 1) is flipped
-	Answered func()        // called when the answer has begun to come, before its first byte (status line) is passed on; may be nil, may wait
-	Ended    func()        // called when the exchange is over; may be nil
-	Delay    time.Duration // before it is passed on
+	Verdict  Verdict                    // Lose: it is never answered, until the client goes away. Nothing but Pass reaches the target
+	Status   int                        // not 0: answered with this, by the tap itself
+	Header   http.Header                // of that answer
+	Text     string                     // its body
+	Cut      int                        // not 0: the target's answer is cut off, by closing the connection, after so many bytes of body
+	Hang     int                        // not 0: it stops after so many bytes, and never ends until the client goes away
+	Append   string                     // written after so many bytes (Cut), or after all, instead of closing with an error: the answer ends regularly then
+	Alter    func(at int, piece []byte) // changes a piece of the body in place, which begins at this offset; may be nil
+	Answered func()                     // called when the answer has begun to come, before its first byte (status line) is passed on; may be nil, may wait
+	Ended    func()                     // called when the exchange is over; may be nil
+	Delay    time.Duration              // before it is passed on
 }
 
 // HTTPOptions describe an HTTP tap.
@@ -103,7 +104,11 @@ type Tap struct {
 
 // listen opens a tap that nobody serves yet.
 func listen(target string) (*Tap, error) {
-	if _, _, err := net.SplitHostPort(target); err != nil {
+	_, port, err := net.SplitHostPort(target)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open tap: target %q is not host:port: %w", target, err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
