@@ -92,6 +92,9 @@ func (s *Ollama) RunDir() string { return filepath.Join(s.dir, "run") }
 // Pid is the process id of `ollama serve`, and the id of the process group that its llama-servers share.
 func (s *Ollama) Pid() int { return s.process.Pid() }
 
+// Exited is closed when `ollama serve` has ended, by whatever means.
+func (s *Ollama) Exited() <-chan struct{} { return s.process.Exited() }
+
 // Stop ends the server and its llama-servers and returns when they are gone. Further calls do nothing.
 func (s *Ollama) Stop() error { return s.end(s.process.Stop) }
 

@@ -83,51 +83,50 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		defer s.change(func() { s.running-- })
 		fault = s.nextFault()
 	}
+	m := s.find(b.Model)
 	thinks, _ := b.Think.(bool)
 	if level, ok := b.Think.(string); ok && level != "" {
 		thinks = true
 	}
 	switch {
 	case fault.before(r.Context(), w, b.Model):
-	case tagged(b.Model) != s.options.Model:
+	case m == nil:
 		writeError(w, http.StatusNotFound, fmt.Sprintf("model '%s' not found", b.Model))
 	case thinks && !s.options.Thinks:
 		writeError(w, http.StatusBadRequest, fmt.Sprintf("%q does not support thinking", b.Model))
 	case b.loads() && (b.KeepAlive == 0.0 || b.KeepAlive == "0s"):
-		s.Unload()
+		s.unload(m)
 		writeJSON(w, http.StatusOK, map[string]any{"model": b.Model, "created_at": now(), "response": "", "done": true, "done_reason": "unload"})
 	case b.loads():
-		s.load(&b)
+		s.load(m, &b)
 		writeJSON(w, http.StatusOK, map[string]any{"model": b.Model, "created_at": now(), "response": "", "done": true, "done_reason": "load"})
 	default:
-		s.load(&b)
+		s.load(m, &b)
 		thinks = thinks || b.Think == nil && s.options.Thinks
-		s.generate(r.Context(), w, &b, thinks, fault)
+		s.generate(r.Context(), w, m, &b, thinks, fault)
 	}
 }
 
 // load starts the runner unless the one in memory has the same options.
-func (s *Server) load(b *body) {
+func (s *Server) load(m *model, b *body) {
 	want := b.Options.runnerOptions
 	want.NumCtx = cmp.Or(want.NumCtx, 4096)
 	want.shift = b.Shift == nil || *b.Shift
 	s.change(func() {
-		if s.runner == nil || *s.runner != want {
-			s.runner = &want
+		if m.runner == nil || *m.runner != want {
+			m.runner = &want
 			s.loads++
-			for i := range s.slots {
-				s.slots[i].tokens = nil
-			}
+			m.forget()
 		}
 	})
 }
 
-// take waits for a free slot and returns its number.
-func (s *Server) take(ctx context.Context) (n int, err error) {
+// take waits for a free slot of a model and returns its number.
+func (s *Server) take(ctx context.Context, m *model) (n int, err error) {
 	return n, s.wait(ctx, func() bool {
-		for i := range s.slots {
-			if !s.slots[i].busy {
-				s.slots[i].busy, n = true, i
+		for i := range m.slots {
+			if !m.slots[i].busy {
+				m.slots[i].busy, n = true, i
 				return true
 			}
 		}
@@ -135,7 +134,7 @@ func (s *Server) take(ctx context.Context) (n int, err error) {
 	})
 }
 
-func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, thinks bool, fault Fault) {
+func (s *Server) generate(ctx context.Context, w http.ResponseWriter, m *model, b *body, thinks bool, fault Fault) {
 	prompt := b.rendered()
 	if thinks {
 		prompt += "<think>"
@@ -146,12 +145,12 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, t
 		writeOverflow(w, len(list), numCtx)
 		return
 	}
-	n, err := s.take(ctx)
+	n, err := s.take(ctx, m)
 	if err != nil {
 		return
 	}
-	cached := s.cached(n, list)
-	release := sync.OnceFunc(func() { s.change(func() { s.slots[n].busy = fault == LoseSlot }) })
+	cached := s.cached(m, n, list)
+	release := sync.OnceFunc(func() { s.change(func() { m.slots[n].busy = fault == LoseSlot }) })
 	defer release()
 
 	start := time.Now()
@@ -206,13 +205,13 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, b *body, t
 
 // cached returns how much of a prompt the slot has computed already, and makes it the slot's prompt.
 // The last token is always computed again.
-func (s *Server) cached(n int, list []string) (common int) {
+func (s *Server) cached(m *model, n int, list []string) (common int) {
 	s.change(func() {
-		before := s.slots[n].tokens
+		before := m.slots[n].tokens
 		for common < min(len(before), len(list)-1) && before[common] == list[common] {
 			common++
 		}
-		s.slots[n].tokens = list
+		m.slots[n].tokens = list
 	})
 	return common
 }

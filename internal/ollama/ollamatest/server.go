@@ -10,25 +10,28 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 )
 
 // Options describes a [Server]. The zero value is one small model that computes at once.
 type Options struct {
 	Model         string        // its name, with a tag; empty means fake:latest
-	Digest        string        // of the model
+	Others        []string      // further models that it has, by their names
+	Digest        string        // of the first model; each other one has a digest that follows from its name
 	Version       string        // of Ollama; empty means 0.34.0, and with 0.33 and older answers do not count cached tokens
-	Slots         int           // requests computed at once, others wait; 0 means 1
-	Thinks        bool          // the model can think
-	SentencePiece bool          // the model says that its tokenizer is that, instead of byte-pair encoding
+	Slots         int           // requests computed at once for each model, others wait; 0 means 1
+	Thinks        bool          // the models can think
+	SentencePiece bool          // the models say that their tokenizer is that, instead of byte-pair encoding
 	PerToken      time.Duration // for each token, of the prompt (if not cached) and of the answer
+	Unrecorded    bool          // requests are not kept, as there will be very many: Requests and Generations return none
 }
 
 // Server is a fake Ollama that listens on a loopback port.
@@ -45,9 +48,15 @@ type Server struct {
 	running  int
 	peak     int
 	loads    int
-	runner   *runnerOptions // nil: the model is not in memory
-	slots    []slot
+	models   []*model      // at least one; the list itself never changes
 	changed  chan struct{} // closed and replaced whenever something above changes
+}
+
+// model is one of those that a server has, and what computes it.
+type model struct {
+	name, digest string
+	runner       *runnerOptions // nil: it is not in memory
+	slots        []slot
 }
 
 // Request is one request that the server got.
@@ -56,24 +65,51 @@ type Request struct {
 	Body json.RawMessage
 }
 
-// Start starts a server that is closed when the test ends.
-func Start(t testing.TB, o Options) *Server {
+// TB is what a server needs of a test; a testing.TB is one. So programs can use this package without package testing.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
+// Start starts a server on any free port that is closed when the test ends.
+func Start(t TB, o Options) *Server {
 	t.Helper()
-	o.Model = cmp.Or(o.Model, "fake:latest")
-	o.Digest = cmp.Or(o.Digest, "facade00facade00facade00facade00facade00facade00facade00facade00")
-	o.Version = cmp.Or(o.Version, "0.34.0")
-	s := &Server{options: o, addr: "127.0.0.1:0", slots: make([]slot, max(o.Slots, 1)), changed: make(chan struct{})}
-	s.Up(t)
+	s, err := Listen(t.Context(), "127.0.0.1:0", o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
 	t.Cleanup(s.Down)
 	return s
 }
 
+// Listen starts a server on an address such as 127.0.0.1:11434, which runs until Down.
+func Listen(ctx context.Context, addr string, o Options) (*Server, error) {
+	o.Version = cmp.Or(o.Version, "0.34.0")
+	s := &Server{options: o, addr: addr, changed: make(chan struct{})}
+	for _, name := range append([]string{cmp.Or(o.Model, "fake:latest")}, o.Others...) {
+		s.models = append(s.models, &model{name: tagged(name), digest: fmt.Sprintf("%x", sha256.Sum256([]byte(name))), slots: make([]slot, max(o.Slots, 1))})
+	}
+	s.models[0].digest = cmp.Or(o.Digest, s.models[0].digest)
+	if err := s.listen(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 // Up makes a server that was taken down listen again, on the same port.
-func (s *Server) Up(t testing.TB) {
+func (s *Server) Up(t TB) {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", s.addr)
+	if err := s.listen(t.Context()); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+func (s *Server) listen(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
 	if err != nil {
-		t.Fatalf("start fake Ollama: %v", err)
+		return fmt.Errorf("start fake Ollama: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/version", s.version)
@@ -87,9 +123,10 @@ func (s *Server) Up(t testing.TB) {
 	s.addr, s.http = l.Addr().String(), server
 	s.mu.Unlock()
 	s.serving.Go(func() { _ = server.Serve(l) }) // until Down
+	return nil
 }
 
-// Down makes the server refuse connections, and breaks those that exist. The model leaves memory.
+// Down makes the server refuse connections, and breaks those that exist. The models leave memory.
 func (s *Server) Down() {
 	s.mu.Lock()
 	server := s.http
@@ -102,27 +139,48 @@ func (s *Server) Down() {
 // URL is where the server listens, or listened.
 func (s *Server) URL() string { return "http://" + s.addr }
 
-// Model is the name of its model.
-func (s *Server) Model() string { return s.options.Model }
+// Model is the name of its model, the first if it has several.
+func (s *Server) Model() string { return s.models[0].name }
 
 // Digest is that model's.
-func (s *Server) Digest() string { return s.options.Digest }
+func (s *Server) Digest() string { return s.models[0].digest }
 
-// Unload drops the model from memory, and its cache.
+// Unload drops all models from memory, and their cache.
 func (s *Server) Unload() {
+	for _, m := range s.models {
+		s.unload(m)
+	}
+}
+
+func (s *Server) unload(m *model) {
 	s.change(func() {
-		s.runner = nil
-		clear(s.slots)
+		m.runner = nil
+		clear(m.slots)
 	})
 }
 
 // Forget drops what was cached of prompts.
 func (s *Server) Forget() {
 	s.change(func() {
-		for i := range s.slots {
-			s.slots[i].tokens = nil
+		for _, m := range s.models {
+			m.forget()
 		}
 	})
+}
+
+func (m *model) forget() {
+	for i := range m.slots {
+		m.slots[i].tokens = nil
+	}
+}
+
+// find returns the model of a name, with or without its tag, nil if there is none.
+func (s *Server) find(name string) *model {
+	i := slices.IndexFunc(s.models, func(m *model) bool { return m.name == tagged(name) })
+	if i < 0 {
+		return nil
+	}
+	return s.models[i]
 }
 
 // Calls is how many generations were asked for.
@@ -134,10 +192,10 @@ func (s *Server) Running() int { return s.read(func() int { return s.running }) 
 // Peak is the largest number of generations that were going on at once.
 func (s *Server) Peak() int { return s.read(func() int { return s.peak }) }
 
-// Loads is how often the model's runner was started.
+// Loads is how often a model's runner was started.
 func (s *Server) Loads() int { return s.read(func() int { return s.loads }) }
 
-// Requests are all requests since the start, in the order of their arrival.
+// Requests are all requests since the start, in the order of their arrival; see Options.Unrecorded.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,14 +252,16 @@ func (s *Server) read(get func() int) int {
 	return get()
 }
 
-// recorded keeps each request before it is answered.
+// recorded keeps each request, if that is wanted, before it is answered.
 func (s *Server) recorded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client is gone
 		}
-		s.change(func() { s.requests = append(s.requests, Request{r.URL.Path, data}) })
+		if !s.options.Unrecorded {
+			s.change(func() { s.requests = append(s.requests, Request{r.URL.Path, data}) })
+		}
 		r.Body = io.NopCloser(bytes.NewReader(data))
 		next.ServeHTTP(w, r)
 	})

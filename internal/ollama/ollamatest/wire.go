@@ -94,35 +94,40 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"version": s.options.Version})
 }
 
-func (s *Server) listed() map[string]any {
+func (m *model) listed() map[string]any {
 	return map[string]any{
-		"name": s.options.Model, "model": s.options.Model, "digest": s.options.Digest, "size": 516089,
+		"name": m.name, "model": m.name, "digest": m.digest, "size": 516089,
 		"details": map[string]any{"parent_model": "", "format": "gguf", "family": "llama", "families": []string{"llama"}, "parameter_size": "127K", "quantization_level": "unknown"},
 	}
 }
 
 func (s *Server) tags(w http.ResponseWriter, _ *http.Request) {
-	m := s.listed()
-	m["modified_at"], m["capabilities"] = now(), s.capabilities()
-	writeJSON(w, http.StatusOK, map[string]any{"models": []any{m}})
+	models := []any{}
+	for _, m := range s.models {
+		listed := m.listed()
+		listed["modified_at"], listed["capabilities"] = now(), s.capabilities()
+		models = append(models, listed)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"models": models})
 }
 
 func (s *Server) ps(w http.ResponseWriter, _ *http.Request) {
 	models := []any{}
 	s.mu.Lock()
-	runner := s.runner
-	s.mu.Unlock()
-	if runner != nil {
-		m := s.listed()
-		m["expires_at"], m["size_vram"], m["context_length"] = now(), 0, runner.NumCtx
-		models = append(models, m)
+	for _, m := range s.models {
+		if m.runner != nil {
+			listed := m.listed()
+			listed["expires_at"], listed["size_vram"], listed["context_length"] = now(), 0, m.runner.NumCtx
+			models = append(models, listed)
+		}
 	}
+	s.mu.Unlock()
 	writeJSON(w, http.StatusOK, map[string]any{"models": models})
 }
 
 func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 	var b body
-	if json.NewDecoder(r.Body).Decode(&b) != nil || tagged(b.Model) != s.options.Model {
+	if json.NewDecoder(r.Body).Decode(&b) != nil || s.find(b.Model) == nil {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("model '%s' not found", tagged(b.Model)))
 		return
 	}
@@ -131,7 +136,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 		tokenizer = "llama"
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"details": s.listed()["details"], "modified_at": now(), "capabilities": s.capabilities(),
+		"details": s.find(b.Model).listed()["details"], "modified_at": now(), "capabilities": s.capabilities(),
 		"model_info": map[string]any{"general.architecture": "llama", "tokenizer.ggml.model": tokenizer, "tokenizer.ggml.add_bos_token": false},
 	})
 }

@@ -10,10 +10,7 @@ import (
 )
 
 // Engine is one engine process on a port that stays the same over restarts.
-//
-//	func StartNoop(ctx context.Context, o Options) (Engine, error)        // program noopengine
-//	func StartOllama(ctx context.Context, o Options) (Engine, error)      // with the shim, from internal/standin
-//	func StartLlamaServer(ctx context.Context, o Options) (Engine, error) // with a slot folder
+// Its methods may be called by several goroutines, but one of them alone may kill and restart.
 type Engine interface {
 	Name() string
 	Addr() string              // host:port
@@ -26,17 +23,18 @@ type Engine interface {
 	Restart(ctx context.Context) error // after Kill; returns when it answers
 	Close()
 	// Ask has the engine generate by itself, past Tandem, for a job as it was submitted (docs/PROTOCOL.md), and returns the texts that are right: the one of a
-	// cold run, and for a real engine also that of a run whose prompt but the last token was cached, which may differ in the last digits.
+	// run from an empty cache, and that of one whose prompt but the last token was cached. They are the same, since the engines compute one token at a time, but
+	// for a sliding window once prompt and answer together have more tokens than its cache (256). Nothing else may use the engine meanwhile.
 	Ask(ctx context.Context, job []byte) ([]string, error)
 }
 
 // Options describe an engine.
 type Options struct {
 	Name     string
-	Dir      string        // everything of it
-	Models   []string      // by the names that jobs use
-	Slots    int           // 0 is 1
-	NumCtx   int           // tokens; 0 is 2048
-	PerToken time.Duration // noop only: for each token, of the prompt and of the answer
-	Programs *host.Programs
+	Dir      string         // everything of it
+	Models   []string       // by the names that jobs use
+	Slots    int            // 0 is 1
+	NumCtx   int            // tokens; 0 is 2048
+	PerToken time.Duration  // noop only: for each token, of the prompt and of the answer
+	Programs *host.Programs // noop only: with noopengine
 }
