@@ -20,6 +20,7 @@ type Rule string
 const (
 	Lost       Rule = "lost"       // accepted, and neither ended nor visible in a stream
 	Duplicate  Rule = "duplicate"  // more than one terminal record was stored or found
+	Repeated   Rule = "repeated"   // a job entered a stage twice though NATS was not restarted in between: work is done again, without harm
 	Invented   Rule = "invented"   // a result, or a stream's message, of a job that was never submitted
 	WrongText  Rule = "wrong text" // a greedy job succeeded with a text that the engine does not give when asked directly
 	Unverified Rule = "unverified" // a greedy job succeeded and nobody asked the engine directly: the rig's own fault
@@ -31,7 +32,7 @@ const (
 
 // Rules are all rules, in the order in which a verdict lists what was broken.
 func Rules() []Rule {
-	return []Rule{Unsettled, Lost, Duplicate, Invented, WrongText, Restarted, Untold, Left, Unverified}
+	return []Rule{Unsettled, Lost, Duplicate, Repeated, Invented, WrongText, Restarted, Untold, Left, Unverified}
 }
 
 // Violation is a promise that was broken.

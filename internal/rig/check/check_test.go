@@ -67,11 +67,19 @@ func TestRules(t *testing.T) {
 		{"acknowledged, and replaced by one that was not", events{submitted(warm), accepted(), stored("RESULTS", 6), told(success), found("RESULTS", 7, success), ended()}, []string{"duplicate a"}},
 		{"purged between", slices.Concat(events{stored("RESULTS", 6), purged}, whole()), nil},
 		{"purged before both", slices.Concat(events{purged, stored("RESULTS", 6)}, whole()), []string{"duplicate a"}},
-		{"a hop stored in two places", slices.Concat(events{stored("RELAY", 9)}, whole()), nil},
 		{"failed, with its dead letter", events{submitted(job), accepted(), told(failure), found("DLQ", 1, letter), found("RESULTS", 7, failure), ended()}, nil},
 		{"cancelled, with a dead letter", events{submitted(job), accepted(), told(stopped), found("DLQ", 1, letter), found("RESULTS", 7, stopped), ended()}, nil},
 		{"two dead letters", events{submitted(job), accepted(), told(failure), found("DLQ", 1, letter), found("DLQ", 2, letter), found("RESULTS", 7, failure), ended()}, []string{"duplicate a"}},
 		{"succeeded, with a dead letter", slices.Concat(events{found("DLQ", 1, letter)}, whole()), []string{"duplicate a"}},
+
+		// Repeated.
+		{"a hop stored twice", slices.Concat(events{hopped(9), hopped(10)}, whole()), []string{"repeated a"}},
+		{"a hop stored again", slices.Concat(events{hopped(9), again(hopped(9))}, whole()), nil},
+		{"a hop stored once more after NATS was restarted", slices.Concat(events{hopped(9), fault("nats", "nats kill: anywhere"), hopped(10)}, whole()), nil},
+		{"a hop stored twice after NATS was restarted", slices.Concat(events{fault("nats", "nats kill: anywhere"), hopped(9), hopped(10)}, whole()), []string{"repeated a"}},
+		{"a hop stored twice while a worker was killed", slices.Concat(events{hopped(9), fault("prefill-1", "kill: anywhere"), hopped(10)}, whole()), []string{"repeated a"}},
+		{"a hop stored once more after a purge", slices.Concat(events{hopped(9), purged, hopped(10)}, whole()), nil},
+		{"a hop to decode and one to fallback", slices.Concat(events{hopped(9), at("jobs.fallback.m.batch.a", hopped(10))}, whole()), nil},
 
 		// Invented.
 		{"found, never submitted", events{found("RESULTS", 7, success), ended()}, []string{"invented a"}},

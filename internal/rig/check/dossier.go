@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 
 	"tandem/internal/rig/history"
 )
@@ -26,6 +27,7 @@ type dossier struct {
 	letters   []seen // found in DLQ
 	elsewhere []seen // found in any other stream
 	purged    []int
+	restarts  []int // positions of the faults of NATS, the same for every job
 	cancelled int   // position of the first acknowledgement of a cancel or expiry; -1 if there is none
 	after     []int // engine calls and stored records after that
 	expected  []string
@@ -40,8 +42,12 @@ type dossier struct {
 func gather(events []history.Event) []*dossier {
 	var all []*dossier
 	byID := map[string]*dossier{}
+	var restarts []int
 	for at := range events {
 		e := &events[at]
+		if e.Kind == history.Fault && strings.HasPrefix(e.Process, "nats") {
+			restarts = append(restarts, at)
+		}
 		if e.Job == "" && e.Kind != history.Found && e.Kind != history.Told && e.Kind != history.Stored {
 			continue
 		}
@@ -53,6 +59,9 @@ func gather(events []history.Event) []*dossier {
 		}
 		d.events = append(d.events, at)
 		d.add(seen{at: at, Event: e})
+	}
+	for _, d := range all {
+		d.restarts = restarts
 	}
 	return all
 }

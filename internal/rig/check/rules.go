@@ -17,7 +17,7 @@ type finding struct {
 
 // broken holds each rule against the job. What a history without an end cannot show is not asked of it.
 func (d *dossier) broken(settled bool) []finding {
-	all := []finding{d.duplicate(), d.invented(), d.wrongText(), d.restarted(), d.toldWrong()}
+	all := []finding{d.duplicate(), d.repeated(), d.invented(), d.wrongText(), d.restarted(), d.toldWrong()}
 	if settled {
 		all = append(all, d.lost(), d.left(), d.unverified(), d.untold())
 	}
@@ -91,6 +91,28 @@ func (d *dossier) storedTwice() (first, second seen, twice bool) {
 		}
 	}
 	return seen{}, seen{}, false
+}
+
+// repeated: the server takes each stage's record of a job once. A server that was restarted has forgotten the ids of what was acknowledged.
+func (d *dossier) repeated() finding {
+	first := map[string]seen{} // by subject, that of the stage
+	for _, s := range d.stored {
+		if s.Stream != relay || s.Again {
+			continue
+		}
+		before, known := first[s.Subject]
+		first[s.Subject] = s
+		if known && before.Seq != s.Seq && !between(d.restarts, before.at, s.at) && !between(d.purged, before.at, s.at) {
+			return finding{Repeated, fmt.Sprintf("the server stored its hop as #%d of RELAY, and again as #%d", before.Seq, s.Seq), places([]seen{before, s}), false}
+		}
+	}
+	return finding{rule: Repeated}
+}
+
+// between reports whether one of the positions, which ascend, lies between two others.
+func between(positions []int, from, to int) bool {
+	i, _ := slices.BinarySearch(positions, from)
+	return i < len(positions) && positions[i] < to
 }
 
 // invented: what is stored, found or told is of a job that somebody submitted, as he submitted it.

@@ -66,6 +66,11 @@ func stored(stream string, seq uint64) history.Event {
 	return e
 }
 
+// hopped is a hop to decode that the server stored.
+func hopped(seq uint64) history.Event { return at("jobs.decode.m.batch.a", stored("RELAY", seq)) }
+
+func at(subject string, e history.Event) history.Event { e.Subject = subject; return e }
+
 func delivered(process, stream string, seq uint64) history.Event {
 	e := ev(history.Delivered, process)
 	e.Stream, e.Seq = stream, seq
