@@ -43,6 +43,7 @@ func TestRules(t *testing.T) {
 		{"dead letter only", events{submitted(job), accepted(), found("DLQ", 1, letter), ended()}, []string{"lost a"}},
 		{"dead letter only, never acknowledged", events{submitted(job), found("DLQ", 1, letter), ended()}, []string{"lost a"}},
 		{"dead letter of a job that names no owner", events{submitted(`{"v":2}`), accepted(), found("DLQ", 1, nobody), ended()}, nil},
+		{"dead letter of a job that names a user only", events{submitted(`{"user":"u"}`), accepted(), found("DLQ", 1, record(unread, `"batch":"b",`, ``)), ended()}, nil},
 		{"dead letter of what is no JSON", events{submitted(`"{{{"`), accepted(), found("DLQ", 1, nobody), ended()}, nil},
 		{"job that names no owner is nowhere", events{submitted(`{"v":2}`), accepted(), ended()}, []string{"lost a"}},
 		{"dead letter of a job that could not be read", events{submitted(job), accepted(), found("DLQ", 1, unread), ended()}, []string{"lost a"}},
@@ -61,6 +62,7 @@ func TestRules(t *testing.T) {
 
 		// Duplicate.
 		{"two found", events{submitted(warm), accepted(), told(success), found("RESULTS", 7, success), found("RESULTS", 8, success), ended()}, []string{"duplicate a"}},
+		{"two found, nobody knows where", events{submitted(warm), accepted(), told(success), found("RESULTS", 0, success), found("RESULTS", 0, success), ended()}, []string{"duplicate a"}},
 		{"stored twice", slices.Concat(events{stored("RESULTS", 6)}, whole()), []string{"duplicate a"}},
 		{"stored twice in one place", slices.Concat(events{stored("RESULTS", 7)}, whole()), nil},
 		{"stored again", slices.Concat(events{again(stored("RESULTS", 6))}, whole()), nil},
@@ -87,6 +89,8 @@ func TestRules(t *testing.T) {
 		{"told, never submitted", events{told(success), ended()}, []string{"invented a"}},
 		{"stored, never submitted", events{stored("RESULTS", 7), ended()}, []string{"invented a"}},
 		{"of no job", of("", found("RESULTS", 7, success), ended()), []string{"invented "}},
+		{"told of no job", of("", told(success), ended()), []string{"invented "}},
+		{"stored of no job", of("", stored("RESULTS", 7), ended()), []string{"invented "}},
 		{"in a stream of another kind, never submitted", events{found("OTHER", 1, `{}`), ended()}, []string{"invented a"}},
 		{"another user", events{submitted(warm), accepted(), told(success), found("RESULTS", 7, record(success, `"user":"u"`, `"user":"x"`)), ended()}, []string{"invented a"}},
 		{"another batch", events{submitted(warm), accepted(), told(success), found("RESULTS", 7, record(success, `"batch":"b"`, `"batch":"x"`)), ended()}, []string{"invented a"}},
@@ -97,6 +101,7 @@ func TestRules(t *testing.T) {
 		{"hop of another batch", events{submitted(job), accepted(), found("RELAY", 1, record(hop, `"batch":"b"`, `"batch":"x"`)), ended()}, []string{"invented a", "left a"}},
 		{"hop without a job", events{submitted(job), accepted(), found("RELAY", 1, `{"v":1}`), ended()}, []string{"invented a", "left a"}},
 		{"job of another user in INTAKE", events{submitted(job), accepted(), found("INTAKE", 1, record(job, `"user":"u"`, `"user":"x"`)), ended()}, []string{"invented a", "left a"}},
+		{"another job in INTAKE", events{submitted(job), accepted(), found("INTAKE", 1, record(job, `"id":"a"`, `"id":"b"`)), ended()}, []string{"invented a", "left a"}},
 		{"letter of another model", events{submitted(job), accepted(), told(failure), found("RESULTS", 7, failure), found("DLQ", 1, record(letter, "m:1", "m:2")), ended()}, []string{"invented a"}},
 		{"letter of another user, of a job that could not be read", events{submitted(job), accepted(), told(invalid), found("RESULTS", 7, invalid), found("DLQ", 1, record(unread, `"user":"u"`, `"user":"x"`)), ended()}, []string{"invented a"}},
 		{"letter of another batch, of a job that could not be read", events{submitted(job), accepted(), told(invalid), found("RESULTS", 7, invalid), found("DLQ", 1, record(unread, `"batch":"b"`, `"batch":"x"`)), ended()}, []string{"invented a"}},
@@ -107,6 +112,7 @@ func TestRules(t *testing.T) {
 		// WrongText and Unverified.
 		{"another text", events{submitted(job), accepted(), told(other), found("RESULTS", 7, other), expect("yes"), ended()}, []string{"wrong text a"}},
 		{"one of several texts", slices.Insert(whole(), 12, expect("yes."), expect("no")), nil},
+		{"the first of several texts", slices.Insert(whole(), 13, expect("yes."), expect("no")), nil},
 		{"none of several texts", events{submitted(job), accepted(), told(success), found("RESULTS", 7, success), expect("yes."), expect("no"), ended()}, []string{"wrong text a"}},
 		{"nobody asked", but(history.Expected, "", whole()), []string{"unverified a"}},
 		{"warm, and another text", events{submitted(warm), accepted(), told(success), found("RESULTS", 7, success), expect("no"), ended()}, nil},
@@ -131,6 +137,7 @@ func TestRules(t *testing.T) {
 		{"nobody was told, nor saw the acknowledgement", but(history.Accepted, "", but(history.Told, "", whole())), []string{"untold a"}},
 		{"nobody waits", events{unattended(submitted(warm)), accepted(), found("RESULTS", 7, success), ended()}, nil},
 		{"nobody waits at first", events{unattended(submitted(warm)), submitted(warm), accepted(), found("RESULTS", 7, success), ended()}, []string{"untold a"}},
+		{"nobody waits at last", events{submitted(warm), unattended(submitted(warm)), accepted(), found("RESULTS", 7, success), ended()}, []string{"untold a"}},
 		{"nobody waits, and somebody is told something else", events{unattended(submitted(warm)), accepted(), told(other), found("RESULTS", 7, success), ended()}, []string{"untold a"}},
 		{"purged and not told", events{submitted(warm), accepted(), purged, found("RESULTS", 7, success), ended()}, nil},
 		{"told another text", events{submitted(warm), accepted(), told(other), found("RESULTS", 7, success), ended()}, []string{"untold a"}},
