@@ -83,8 +83,8 @@ func TestAnswersWithoutEnd(t *testing.T) {
 	}{
 		"a line":       {generate, 200, piece, "Ollama's answer is too long"},
 		"lines":        {generate, 200, `{"response":"` + piece + `"}` + "\n", "Ollama's answer is too long"},
-		"empty lines":  {generate, 200, "\n", "Ollama's answer is too long"},
-		"about itself": {describe, 200, " ", "answer of /api/version: it is longer than 67108864 bytes"},
+		"empty lines":  {generate, 200, strings.Repeat("\n", 100_000), "Ollama's answer is too long"},
+		"about itself": {describe, 200, strings.Repeat(" ", 100_000), "answer of /api/version: it is longer than 67108864 bytes"},
 		"an error":     {describe, 500, piece, "reports an error (status 500)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAnswersWithoutEnd(t *testing.T) {
 func TestPackedAnswersStayPacked(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	if _, err := io.CopyN(z, &flood{text: " "}, 256<<20); err != nil {
+	if _, err := io.CopyN(z, &flood{text: strings.Repeat(" ", 100_000)}, 256<<20); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Close(); err != nil {

@@ -4,6 +4,7 @@
 package workerhttp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,6 +129,9 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // whose own words hold all of a number, however long
+			return jobs.Errorf(jobs.CodeInvalid, "%s is a JSON %.60s; want %s", cmp.Or(e.Field, "the request"), e.Value, jobs.JSONKind(e.Type))
+		}
 		return jobs.Errorf(jobs.CodeInvalid, "read the request: %w", err)
 	}
 	return nil

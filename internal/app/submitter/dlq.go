@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
@@ -50,7 +51,7 @@ func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(textWriter(s.out), 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	count := 0
 	for l, err := range s.conn.DeadLetters(ctx, filter) {
 		if err != nil {
@@ -68,8 +69,8 @@ func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
 		if count == 1 {
 			fmt.Fprintln(table, "JOB\tSTAGE\tMODEL\tATTEMPTS\tBURIED\tREASON")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s: %s\n", l.JobID, l.Stage, l.Model, l.Attempts,
-			l.BuriedAt.Local().Format(time.DateTime), l.Code, oneLine(l.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s: %s\n", cell(l.JobID), cell(l.Stage), cell(l.Model), l.Attempts,
+			l.BuriedAt.Local().Format(time.DateTime), cell(l.Code), cell(l.Message))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -101,14 +102,14 @@ func (c *dlqShowCmd) Run(ctx context.Context, s *session) error {
 	for _, m := range j.Messages {
 		text += len(m.Content)
 	}
-	out := tabwriter.NewWriter(textWriter(s.out), 0, 0, 2, ' ', 0)
+	out := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"job", l.JobID}, {"custom id", j.CustomID}, {"user", j.User}, {"batch", j.Batch}, {"class", string(j.Class)}, {"model", l.Model},
 		{"prompt", fmt.Sprintf("%d bytes", text)}, {"stage", string(l.Stage)}, {"attempts", fmt.Sprint(l.Attempts)},
-		{"reason", string(l.Code) + ": " + oneLine(l.Message)}, {"given up by", l.Worker}, {"buried", l.BuriedAt.Local().Format(time.DateTime)},
+		{"reason", string(l.Code) + ": " + l.Message}, {"given up by", l.Worker}, {"buried", l.BuriedAt.Local().Format(time.DateTime)},
 	} {
 		if row[1] != "" {
-			fmt.Fprintf(out, "%s\t%s\n", row[0], row[1])
+			fmt.Fprintf(out, "%s\t%s\n", row[0], cell(row[1]))
 		}
 	}
 	return out.Flush()
@@ -159,6 +160,9 @@ func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
 		return nil
 	})
 }
+
+// cell makes what others wrote a cell of a table: inert, and in one line.
+func cell[T ~string](s T) string { return inert.Text(oneLine(string(s))) }
 
 // oneLine keeps a message from breaking a table.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

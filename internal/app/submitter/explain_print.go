@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/engine"
+	"tandem/internal/inert"
 	"tandem/internal/queue"
 )
 
@@ -101,7 +102,7 @@ func (p *scene) print(s *session) error {
 	if !anyMeasured(lines) {
 		fmt.Fprintln(&b, "All of this is "+notMeasured+".")
 	}
-	_, err := io.WriteString(textWriter(s.out), b.String())
+	_, err := io.WriteString(s.out, inert.Text(b.String()))
 	return err
 }
 
@@ -110,7 +111,7 @@ func machineName(w *queue.Presence, published string) string {
 	if w == nil {
 		return "none lives; the published figures are of a " + published
 	}
-	return fmt.Sprintf("%s (worker %s)", w.Machine, w.Worker)
+	return fmt.Sprintf("%s (worker %s)", cell(w.Machine), cell(w.Worker))
 }
 
 // writeWays prints what each way takes, and marks the chosen one. Writing to a [strings.Builder] cannot fail.
@@ -199,6 +200,6 @@ func (p *scene) printTable(s *session) error {
 	if !measured {
 		fmt.Fprintln(&b, notMeasured)
 	}
-	_, err := io.WriteString(textWriter(s.out), b.String())
+	_, err := io.WriteString(s.out, inert.Text(b.String()))
 	return err
 }

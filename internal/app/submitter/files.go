@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"tandem/internal/jobs"
 )
@@ -17,8 +18,28 @@ const manifestFile = "batch.manifest.json"
 const maxFileName = 250
 
 // resultFile is the name of a job's result file. [jobs.DecodeToken] reads the custom id back from
-// it; it holds no separator, no dot in front, and nothing that a shell or a terminal acts upon.
-func resultFile(customID string) string { return jobs.EncodeToken(customID) + ".json" }
+// it; it holds no separator, no dot in front, and nothing that a shell or a terminal acts upon. The names
+// of Windows' devices, which a file that is copied there cannot have, get a = in front, as no token has.
+func resultFile(customID string) string {
+	token := jobs.EncodeToken(customID)
+	if isDevice(strings.ToUpper(token)) {
+		token = "=" + token
+	}
+	return token + ".json"
+}
+
+// isDevice reports whether Windows takes a name, whatever its suffix, for a device.
+func isDevice(name string) bool {
+	switch name {
+	case "CON", "PRN", "AUX", "NUL":
+		return true
+	}
+	port, ok := strings.CutPrefix(name, "COM")
+	if !ok {
+		port, ok = strings.CutPrefix(name, "LPT")
+	}
+	return ok && len(port) == 1 && port[0] >= '0' && port[0] <= '9'
+}
 
 // A resultDir is the folder into which a batch's results go, readable by its owner only.
 type resultDir struct{ root *os.Root }

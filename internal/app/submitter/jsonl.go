@@ -197,7 +197,7 @@ func typeError(field string, err error) error {
 		if e.Field != "" {
 			field += "." + e.Field
 		}
-		return jobs.Errorf(jobs.CodeInvalid, "%s is a JSON %s; want %s", field, e.Value, jobs.JSONKind(e.Type))
+		return jobs.Errorf(jobs.CodeInvalid, "%s is a JSON %.60s; want %s", field, e.Value, jobs.JSONKind(e.Type))
 	}
 	if e, ok := errors.AsType[*jobs.Error](err); ok { // of an object that names its own fields
 		return jobs.Errorf(jobs.CodeInvalid, "%s.%s", field, e.Message)
@@ -207,9 +207,9 @@ func typeError(field string, err error) error {
 
 func unknownField(prefix, name string, known []string) error {
 	if near := nearest(name, known); near != "" {
-		return jobs.Errorf(jobs.CodeInvalid, "field %q is unknown; did you mean %q?", prefix+name, prefix+near)
+		return jobs.Errorf(jobs.CodeInvalid, "field %.60q is unknown; did you mean %q?", prefix+name, prefix+near)
 	}
-	return jobs.Errorf(jobs.CodeInvalid, "field %q is unknown; known are %s", prefix+name, strings.Join(known, ", "))
+	return jobs.Errorf(jobs.CodeInvalid, "field %.60q is unknown; known are %s", prefix+name, strings.Join(known, ", "))
 }
 
 // jsonNames lists the names that the fields of a struct have in JSON.
@@ -223,8 +223,14 @@ func jsonNames(v any) []string {
 	return names
 }
 
+// longestSlip is the longest name that may be a known one misspelt.
+const longestSlip = 60
+
 // nearest returns the known name that takes the fewest edits to reach, "" if none is near.
 func nearest(name string, known []string) string {
+	if len(name) > longestSlip {
+		return ""
+	}
 	best, least := "", len(name)/3+2
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), k); d < least {

@@ -63,7 +63,7 @@ func (p *progress) result(r *jobs.Result) {
 	p.count(r)
 	p.tokens += r.Usage.GeneratedTokens
 	if r.Status != jobs.Succeeded {
-		p.line("%s: %s", inert.Text(nameOf(r)), problem(r))
+		p.line("%s: %s", cell(nameOf(r)), problem(r))
 	}
 	p.show()
 }
@@ -142,7 +142,7 @@ func (p *progress) text(now time.Time) string {
 		parts = append(parts, rate(float64(p.tokens)/elapsed.Seconds()))
 	}
 	if p.stages != "" && p.done < p.total {
-		parts = append(parts, p.stages)
+		parts = append(parts, inert.Text(p.stages))
 	}
 	return strings.Join(parts, " · ")
 }

@@ -56,7 +56,7 @@ func summary(r *jobs.Result) string {
 	case s.Prefill != "" || s.Decode != "":
 		fmt.Fprintf(&b, "; %s", max(s.Prefill, s.Decode))
 	}
-	return inert.Text(b.String())
+	return cell(b.String())
 }
 
 // problem says in one line why a job did not succeed.
@@ -65,9 +65,9 @@ func problem(r *jobs.Result) string {
 		return string(r.Status)
 	}
 	if r.Error.Stage == "" {
-		return inert.Text(fmt.Sprintf("%s: %s", r.Status, r.Error.Message))
+		return cell(fmt.Sprintf("%s: %s", r.Status, r.Error.Message))
 	}
-	return inert.Text(fmt.Sprintf("%s at %s: %s", r.Status, r.Error.Stage, r.Error.Message))
+	return cell(fmt.Sprintf("%s at %s: %s", r.Status, r.Error.Stage, r.Error.Message))
 }
 
 // secs writes a time as the tables do: 0.68 s, 12.3 s, 754 s.

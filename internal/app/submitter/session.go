@@ -101,7 +101,7 @@ func (s *session) userName() (string, error) {
 // say prints a line for the person at the terminal.
 func (s *session) say(format string, args ...any) {
 	if !s.Quiet {
-		fmt.Fprintf(s.err, format+"\n", args...)
+		fmt.Fprintln(s.err, inert.Text(fmt.Sprintf(format, args...)))
 	}
 }
 

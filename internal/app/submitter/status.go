@@ -38,7 +38,7 @@ func (statusCmd) Run(ctx context.Context, s *session) error {
 			*queue.Overview
 		}{len(faults) > 0, faults, o})
 	} else {
-		err = writeOverview(textWriter(s.out), o, faults)
+		err = writeOverview(s.out, o, faults)
 	}
 	if err == nil && len(faults) > 0 {
 		err = &app.ExitError{Code: app.ExitDegraded}
@@ -112,20 +112,20 @@ func digestsOf(o *queue.Overview, model string) []string {
 // writeOverview prints the tables for a person.
 func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "NATS %s at %s, sync %s\n", o.Server.Version, o.Server.URL, o.Server.Sync)
+	fmt.Fprintf(w, "NATS %s at %s, sync %s\n", cell(o.Server.Version), cell(o.Server.URL), cell(o.Server.Sync))
 	if len(o.Workers) > 0 {
 		fmt.Fprintln(w, "\nMACHINE\tROLE\tMODEL\tENGINE\tSTATE\tBUSY\tPREFILL TOK/S\tDECODE TOK/S\tHTTP\tWORKER")
 	}
 	for _, p := range o.Workers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\n", p.Machine, p.Role, p.Model, strings.TrimSpace(p.Engine+" "+p.EngineVersion), p.State,
-			p.Busy, p.Slots, measured(p.Rates.PrefillTokensPerSecond), measured(p.Rates.DecodeTokensPerSecond), p.HTTP, p.Worker)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\n", cell(p.Machine), cell(p.Role), cell(p.Model), cell(p.Engine+" "+p.EngineVersion), cell(p.State),
+			p.Busy, p.Slots, measured(p.Rates.PrefillTokensPerSecond), measured(p.Rates.DecodeTokensPerSecond), cell(p.HTTP), cell(p.Worker))
 	}
 	if len(o.Models) > 0 {
 		fmt.Fprintln(w, "\nMODEL\tCLASS\tPREFILL WAITING\tIN FLIGHT\tDECODE WAITING\tIN FLIGHT")
 	}
 	for _, m := range o.Models {
 		for _, c := range m.Classes {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", m.Model, c.Class, c.Prefill.Waiting, c.Prefill.InFlight, c.Decode.Waiting, c.Decode.InFlight)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", cell(m.Model), cell(c.Class), c.Prefill.Waiting, c.Prefill.InFlight, c.Decode.Waiting, c.Decode.InFlight)
 		}
 	}
 	letters := uint64(0)
@@ -148,9 +148,9 @@ func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 		if i == 0 {
 			fmt.Fprintln(out, "\ndegraded:")
 		}
-		fmt.Fprintf(out, "  %s\n", f.What)
+		fmt.Fprintf(out, "  %s\n", cell(f.What))
 		if f.Remedy != "" {
-			fmt.Fprintf(out, "    → %s\n", f.Remedy)
+			fmt.Fprintf(out, "    → %s\n", cell(f.Remedy))
 		}
 	}
 	return nil

@@ -2,8 +2,8 @@
 // them, are seen by people and scripts.
 //
 // Results go to stdout, everything else to stderr, and the exit code says how it went (app.ExitCode).
-// Text that a model or another user wrote is made inert where stdout is a terminal, and never
-// appears in logs or errors.
+// The text of an answer is made inert where stdout is a terminal; whatever else others wrote, in tables, summaries and
+// errors, always is. Neither appears in logs.
 package submitter
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/app"
+	"tandem/internal/inert"
 )
 
 const (
@@ -142,7 +143,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\nTry %s --help.\n", name, err, name)
+		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, inert.Text(err.Error()), name)
 		return app.ExitUsage
 	}
 	ctx, stop := interruptible(ctx)

@@ -33,7 +33,7 @@ func (rep batchReport) writeTo(w io.Writer) error {
 		}
 	}
 	for _, warning := range rep.Warnings {
-		fmt.Fprintf(&text, "warning: %s\n", warning)
+		fmt.Fprintf(&text, "warning: %s\n", cell(warning))
 	}
 	fmt.Fprintf(&text, "combined: %d of %d jobs succeeded in %s (%.1f jobs/min, %s generated)\n",
 		rep.Succeeded, rep.Jobs, secs(rep.WallSeconds), rep.JobsPerMinute, rate(rep.TokensPerSecond))
@@ -80,7 +80,7 @@ func (rep batchReport) table(w *strings.Builder, columns ...string) *modelTable 
 }
 
 func (t *modelTable) row(model string, cells ...string) {
-	fmt.Fprintf(t.tabs, "%-*s\t%s\t\n", t.width, model, strings.Join(cells, "\t"))
+	fmt.Fprintf(t.tabs, "%-*s\t%s\t\n", t.width, cell(model), strings.Join(cells, "\t"))
 }
 
 // flush ends the table with a note. Writing to a [strings.Builder] cannot fail.
