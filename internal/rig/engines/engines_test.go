@@ -141,7 +141,8 @@ func TestEngineDiesAndComesBack(t *testing.T) {
 			if err := e.Freeze(); err != nil {
 				t.Fatal(err)
 			}
-			answers(0, 100*time.Millisecond)
+			for status(t, e, tt.path, 100*time.Millisecond) != 0 { // a signal reaches each thread in its own time
+			}
 			if err := e.Thaw(); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package engines_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,20 +24,20 @@ func TestHandedOverTextIsTheEnginesOwn(t *testing.T) {
 	const numCtx = 2048
 	for name, tt := range map[string]struct {
 		start  starter
-		models []string
+		models map[string]int // largest prompts, in words
 		worker func(url, dir, model string) (engine.Engine, error)
 	}{
-		"ollama": {engines.StartOllama, []string{plainModel, standin.CodeModel}, func(url, dir, model string) (engine.Engine, error) {
+		"ollama": {engines.StartOllama, map[string]int{plainModel: 400, standin.CodeModel: 400, standin.FeedbackModel: 40}, func(url, dir, model string) (engine.Engine, error) {
 			return ollama.New(ollama.Options{URL: url, Model: model, NumCtx: numCtx, NumThread: 1, RunDir: dir})
 		}},
-		"llama-server": {engines.StartLlamaServer, []string{standin.CodeModel}, func(url, dir, model string) (engine.Engine, error) {
+		"llama-server": {engines.StartLlamaServer, map[string]int{standin.CodeModel: 400}, func(url, dir, model string) (engine.Engine, error) {
 			return llamacpp.New(llamacpp.Options{URL: url, Model: model, Slots: 1, SlotDir: dir})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := engines.Options{Models: tt.models, NumCtx: numCtx}
+			o := engines.Options{Models: slices.Collect(maps.Keys(tt.models)), NumCtx: numCtx}
 			there, here := started(t, tt.start, o), started(t, tt.start, o)
-			for _, model := range tt.models {
+			for model, words := range tt.models {
 				t.Run(model, func(t *testing.T) {
 					worker := func(e engines.Engine) engine.Engine {
 						flags := e.Flags("")
@@ -53,7 +54,7 @@ func TestHandedOverTextIsTheEnginesOwn(t *testing.T) {
 					prefill, decode := worker(there), worker(here)
 					random := rand.New(rand.NewPCG(3, 14))
 					for range 6 {
-						job := question(t, model, prose(random, 20+random.IntN(400)))
+						job := question(t, model, prose(random, 5+random.IntN(words)))
 						text := handedOver(t, prefill, decode, job)
 						if right, err := here.Ask(t.Context(), job); err != nil || !slices.Contains(right, text) {
 							t.Errorf("handed over: %q; asked: %q, %v", text, right, err)
