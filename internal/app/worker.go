@@ -100,7 +100,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 
 	w.conn, err = queue.Connect(ctx, queue.Config{
 		URL: w.flags.NATS, Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA,
-		Name: "tandem-" + string(w.role) + " " + w.id, Log: w.log, Timing: c.Timing,
+		Replicas: w.flags.Replicas, Name: "tandem-" + string(w.role) + " " + w.id, Log: w.log, Timing: c.Timing,
 	})
 	if err != nil {
 		return nil, err

@@ -22,6 +22,8 @@ type WorkerFlags struct {
 	NKey  string `name:"nkey" env:"TANDEM_NKEY" help:"NATS nkey seed file." placeholder:"FILE"`
 	TLSCA string `name:"tls-ca" env:"TANDEM_TLS_CA" help:"Certificate authority of the NATS server." placeholder:"FILE"`
 
+	Replicas int `env:"TANDEM_REPLICAS" default:"1" help:"Servers of a NATS cluster that keep each stream that this worker creates: 1, 3 or 5. What exists is left as it is."`
+
 	Model       string `env:"TANDEM_MODEL" required:"" help:"Model that this worker serves, for example qwen3-coder:30b." placeholder:"NAME"`
 	Engine      string `env:"TANDEM_ENGINE" enum:"ollama,llamacpp" default:"ollama" help:"Engine beside this worker: ollama or llamacpp."`
 	EngineURL   string `name:"engine-url" env:"TANDEM_ENGINE_URL" help:"Engine that runs already; http://127.0.0.1:11434 for ollama if not given." placeholder:"URL"`

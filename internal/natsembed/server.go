@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -30,9 +31,17 @@ type Options struct {
 	LazySync    bool         // fsync every two minutes, not at every write: faster, and a crash of the machine loses acknowledged messages
 	MaxPayload  int          // bytes of a message; default [DefaultMaxPayload]
 	NoJetStream bool         // core NATS only
+	Cluster     *Cluster     // nil: a server by itself
 	Users       []User       // who may connect; everybody if empty
 	TLS         *tls.Config  // nil: plain TCP
 	Log         *slog.Logger // nil: nothing is logged
+}
+
+// Cluster makes a server one of several that keep streams together.
+type Cluster struct {
+	Server string   // the server's name, unique in the cluster
+	Port   int      // of Host, where the others reach it
+	Peers  []string // the addresses of all of them, host:port; its own may be among them
 }
 
 // User may connect, by Name and Password or by NKey.
@@ -179,6 +188,13 @@ func (s *Server) serverOptions() *server.Options {
 	}
 	if o.Port == 0 {
 		o.Port = server.RANDOM_PORT
+	}
+	if c := s.opts.Cluster; c != nil {
+		o.ServerName = c.Server
+		o.Cluster = server.ClusterOpts{Name: "tandem", Host: s.opts.Host, Port: c.Port}
+		for _, peer := range c.Peers {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: peer})
+		}
 	}
 	for _, u := range s.opts.Users {
 		may := &server.Permissions{

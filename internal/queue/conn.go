@@ -24,13 +24,16 @@ const minPayload = 8 << 20
 
 // Config says how to reach NATS.
 type Config struct {
-	URL    string // nats://host:4222, tls:// for TLS; several separated by commas; may hold user:password@
-	Creds  string // file with a user's JWT and nkey seed, as made by nsc
-	NKey   string // file with an nkey seed ("SU…")
-	TLSCA  string // PEM file of the authority that signed the server's certificate; the system's if empty
-	Name   string // shown by `nats server report connections`; its first word names the inboxes, for permissions
-	Timing Timing // what is zero is as in [DefaultTiming]
-	Log    *slog.Logger
+	URL   string // nats://host:4222, tls:// for TLS; several separated by commas; may hold user:password@
+	Creds string // file with a user's JWT and nkey seed, as made by nsc
+	NKey  string // file with an nkey seed ("SU…")
+	TLSCA string // PEM file of the authority that signed the server's certificate; the system's if empty
+	Name  string // shown by `nats server report connections`; its first word names the inboxes, for permissions
+	// Replicas is on how many servers of a cluster each stream is kept that is created over this connection: 1, 3 or 5; 1 if 0.
+	// With 3 one server may fail, with 5 two.
+	Replicas int
+	Timing   Timing // what is zero is as in [DefaultTiming]
+	Log      *slog.Logger
 }
 
 // Timing holds the durations of the protocol. All programs on one server must agree on AckWait and
@@ -64,12 +67,13 @@ func (t Timing) filled() Timing {
 
 // Conn is a connection to the queue. It reconnects for ever.
 type Conn struct {
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	log    *slog.Logger
-	timing Timing
-	denied atomic.Pointer[denial] // the last refused permission
-	opened sync.Map               // name → jetstream.Stream, so that a read is one round trip
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	log      *slog.Logger
+	timing   Timing
+	replicas int
+	denied   atomic.Pointer[denial] // the last refused permission
+	opened   sync.Map               // name → jetstream.Stream, so that a read is one round trip
 }
 
 // stream returns a handle to read a stream by. It is asked for once.
@@ -100,7 +104,10 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled()}
+	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled(), replicas: cmp.Or(cfg.Replicas, 1)}
+	if c.replicas != 1 && c.replicas != 3 && c.replicas != 5 {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "replicas is %d; want 1, 3 or 5: an even number bears no more failures than the one below", cfg.Replicas)
+	}
 	opts, err := cfg.options(ctx, c.asyncError)
 	if err != nil {
 		return nil, err
@@ -195,7 +202,10 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 	if c.js, err = jetstream.New(c.nc); err != nil {
 		return jobs.Errorf(jobs.CodeNATS, "use JetStream: %w", err)
 	}
-	_, err = c.js.AccountInfo(ctx)
+	err = whileAbsent(ctx, absentLimit, func() error {
+		_, err := c.js.AccountInfo(ctx)
+		return err
+	})
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has no JetStream; start the server with -js, or add jetstream {} to its configuration",

@@ -166,7 +166,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 	if over, err = d.ended(ctx); over || err != nil {
 		return over, err
 	}
-	if d.past, _, err = readHistory(ctx, d.w.handbacks, d.historyKey()); err != nil {
+	if d.past, _, err = d.w.c.readHistory(ctx, d.historyKey()); err != nil {
 		return false, err
 	}
 	d.attempt = d.past.attempt(d.delivered)
@@ -174,7 +174,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 		return false, nil
 	}
 	for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
-		there, err := lastOf(ctx, d.w.relay, jobs.JobSubject(stage, d.job.Model, d.job.Class, d.job.ID))
+		there, err := d.w.c.lastMsg(ctx, StreamRelay, jobs.JobSubject(stage, d.job.Model, d.job.Class, d.job.ID))
 		if there != nil || err != nil {
 			return there != nil, err
 		}
@@ -193,7 +193,7 @@ func (d *delivery) ended(ctx context.Context) (bool, error) {
 
 // hasResult reports whether the job has its terminal record.
 func (d *delivery) hasResult(ctx context.Context) (bool, error) {
-	there, err := lastOf(ctx, d.w.results, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
+	there, err := d.w.c.lastMsg(ctx, StreamResults, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
 	return there != nil, err
 }
 

@@ -403,7 +403,7 @@ func TestLostConnectionIsNoBlame(t *testing.T) {
 	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()})
 	var done book
 	begun, goOn := make(chan struct{}, 2), make(chan struct{})
-	s := r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		begun <- struct{}{}
 		if done.times() == 1 {
 			<-goOn
@@ -420,7 +420,7 @@ func TestLostConnectionIsNoBlame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually("hand-backs", func() bool {
-		h, _, err := readHistory(t.Context(), s.handbacks, historyKey(jobs.StageDecode, j.ID))
+		h, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.ID))
 		return err == nil && h.HandBacks > 0
 	})
 	r.asking(jobs.RoleDecode, 2)

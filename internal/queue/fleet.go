@@ -147,8 +147,11 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 	defer nc.RemoveStatusListener(status)
 
 	// The beats tell everything within one beat; the bucket tells it at once.
-	present, err := c.presences(ctx, pattern)
-	if err != nil {
+	var present []Presence
+	if err := whileAbsent(ctx, absentLimit, func() (err error) {
+		present, err = c.presences(ctx, pattern)
+		return err
+	}); err != nil {
 		return err
 	}
 	for _, p := range present {

@@ -27,26 +27,23 @@ func historyKey(stage jobs.Stage, jobID string) string { return keyToken(jobID) 
 func (h history) attempt(delivered int) int { return max(1, delivered-h.HandBacks) }
 
 // readHistory returns the history at key, an empty one if there is none.
-func readHistory(ctx context.Context, kv jetstream.KeyValue, key string) (history, uint64, error) {
-	entry, err := kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return history{}, 0, nil
-	}
-	if err != nil {
-		return history{}, 0, fmt.Errorf("read history %s: %w", key, err)
+func (c *Conn) readHistory(ctx context.Context, key string) (history, uint64, error) {
+	entry, err := c.lastMsg(ctx, "KV_"+BucketHandbacks, "$KV."+BucketHandbacks+"."+key) // KeyValue.Get would be a direct get
+	if err != nil || entry == nil {
+		return history{}, 0, err
 	}
 	var h history
-	if err := json.Unmarshal(entry.Value(), &h); err != nil {
-		return history{}, entry.Revision(), nil // another version's; begin anew
+	if err := json.Unmarshal(entry.Data, &h); err != nil {
+		return history{}, entry.Sequence, nil // another version's; begin anew
 	}
-	return h, entry.Revision(), nil
+	return h, entry.Sequence, nil
 }
 
 // changeHistory changes the history at key. Two workers may hold the same job for a moment, so a
 // write that lost against another is done again on what the other wrote.
-func changeHistory(ctx context.Context, kv jetstream.KeyValue, key string, change func(*history)) error {
+func (c *Conn) changeHistory(ctx context.Context, kv jetstream.KeyValue, key string, change func(*history)) error {
 	for {
-		h, revision, err := readHistory(ctx, kv, key)
+		h, revision, err := c.readHistory(ctx, key)
 		if err != nil {
 			return err
 		}

@@ -171,37 +171,6 @@ func withoutSecrets(raw []byte) []byte {
 	return raw
 }
 
-// lastMsg returns the last message of a subject, which may hold wildcards, and nil if there is none.
-func (c *Conn) lastMsg(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	s, err := c.stream(ctx, stream)
-	if err != nil {
-		return nil, err
-	}
-	msg, err := lastOf(ctx, s, subject)
-	if err != nil {
-		return nil, c.failed(ctx, err, "read stream %s", stream)
-	}
-	return msg, nil
-}
-
-func lastOf(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
-	msg, err := s.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", subject, err)
-	}
-	return msg, nil
-}
-
-// refused reports whether the server has answered, and said no. Without an answer nobody knows what
-// became of the message.
-func refused(err error) bool {
-	_, ok := errors.AsType[*jetstream.APIError](err)
-	return ok
-}
-
 // persist repeats an attempt that fails because of NATS, with growing pauses, until it succeeds or
 // ctx ends. It says so once.
 func (c *Conn) persist(ctx context.Context, what string, attempt func(ctx context.Context) error) error {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -143,21 +142,9 @@ func (c *Conn) result(ctx context.Context, subject string) (*jobs.Result, error)
 // too, without disturbing its consumers.
 func (c *Conn) scan(ctx context.Context, stream, filter string) iter.Seq2[*jetstream.RawStreamMsg, error] {
 	return func(yield func(*jetstream.RawStreamMsg, error) bool) {
-		s, err := c.stream(ctx, stream)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
 		for seq := uint64(1); ; {
-			msg, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(filter))
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				return
-			}
-			if err != nil {
-				yield(nil, c.failed(ctx, err, "read stream %s", stream))
-				return
-			}
-			if !yield(msg, nil) {
+			msg, err := c.ofLeader(ctx, stream, msgGet{Seq: seq, NextFor: filter})
+			if msg == nil && err == nil || !yield(msg, err) || err != nil {
 				return
 			}
 			seq = msg.Sequence + 1

@@ -18,11 +18,11 @@ func (r *rig) noResults() {
 }
 
 // excused waits until a job was handed back without blame, and returns what was noted.
-func (r *rig) excused(s *station, j *jobs.Job) (h history) {
+func (r *rig) excused(j *jobs.Job) (h history) {
 	r.t.Helper()
 	r.eventually("excuse", func() (ok bool) {
 		var err error
-		h, _, err = readHistory(r.t.Context(), s.handbacks, historyKey(jobs.StageDecode, j.ID))
+		h, _, err = r.readHistory(r.t.Context(), historyKey(jobs.StageDecode, j.ID))
 		return err == nil && h.HandBacks > 0
 	})
 	return h
@@ -47,7 +47,7 @@ func TestRefusedResultIsNoBlame(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if h := r.excused(s, j); h.HandBacks != 1 || h.Reason == "" {
+	if h := r.excused(j); h.HandBacks != 1 || h.Reason == "" {
 		t.Errorf("history = %+v, want one hand-back with its reason", h)
 	}
 	if err := r.EnsureStreams(t.Context()); err != nil {
@@ -99,7 +99,7 @@ func TestUnansweredLookIsNoBlame(t *testing.T) {
 	r.noResults()
 	j := testJob(jobs.Batch)
 	r.relay(j)
-	if h := r.excused(s, j); !strings.Contains(h.Reason, "look up job") {
+	if h := r.excused(j); !strings.Contains(h.Reason, "look up job") {
 		t.Errorf("history = %+v", h)
 	}
 	if n := done.times(); n != 0 {
@@ -134,7 +134,7 @@ func TestFrozenLinkIsNoBlame(t *testing.T) {
 	r.link.freeze()
 	r.remains("the connection", r.timing.AckWait+3*r.timing.InProgressEvery, s.conn.Connected)
 	r.link.mend()
-	if h := r.excused(s, j); h.HandBacks != 1 {
+	if h := r.excused(j); h.HandBacks != 1 {
 		t.Errorf("history = %+v, want one hand-back", h)
 	}
 	close(goOn)

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
@@ -83,10 +86,19 @@ func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
 // themselves, since a watcher waits for ever for one that expires before it is delivered.
 func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error) {
 	present := map[string]Presence{}
-	for msg, err := range c.scan(ctx, "KV_"+BucketWorkers, presencePrefix+pattern) {
-		if err != nil {
-			return nil, fmt.Errorf("list workers: %w", err)
+	bucket, err := c.stream(ctx, "KV_"+BucketWorkers)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	for seq := uint64(1); ; {
+		msg, err := bucket.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(presencePrefix+pattern)) // a direct get: see leader.go
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
 		}
+		if err != nil {
+			return nil, c.failed(ctx, err, "list workers")
+		}
+		seq = msg.Sequence + 1
 		var p Presence
 		if msg.Header.Get("KV-Operation") != "" {
 			delete(present, msg.Subject)
@@ -149,6 +161,9 @@ func (w *Worker) announce(ctx context.Context) error {
 		return fmt.Errorf("publish presence: %w", w.c.explain(err))
 	}
 	entry, err := w.presence.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil // a follower has not heard of it yet; the next beat tells the time
+	}
 	if err != nil {
 		return fmt.Errorf("read presence: %w", w.c.explain(err))
 	}

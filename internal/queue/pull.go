@@ -17,7 +17,7 @@ import (
 
 const (
 	pullExpires   = 30 * time.Second // the server forgets a waiting pull then
-	pullHeartbeat = 5 * time.Second  // it says so often that it has not
+	pullHeartbeat = 2 * time.Second  // it says so often that it has not; a leader that dies says nothing more
 	probeLimit    = 5 * time.Second  // for an answer to "anything there now?"
 	flushLimit    = 2 * time.Second  // for the server to confirm that a pull is withdrawn
 )

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -31,10 +32,12 @@ func quick() Timing {
 // rig is a server and what a test does with it from outside.
 type rig struct {
 	*Conn
-	t      testing.TB
-	server *natsembed.Server
-	timing Timing
-	link   *link // workers connect over it if it is not nil
+	t        testing.TB
+	server   *natsembed.Server
+	timing   Timing
+	urls     string // of a cluster's servers; those of server if empty
+	replicas int
+	link     *link // workers connect over it if it is not nil
 }
 
 func newRig(t testing.TB) *rig { return newRigOn(t, natsembed.Options{}) }
@@ -54,11 +57,11 @@ func newRigOn(t testing.TB, opts natsembed.Options) *rig {
 	return r
 }
 
-func (r *rig) connect() *Conn { return r.connectTo(r.server.URL()) }
+func (r *rig) connect() *Conn { return r.connectTo(cmp.Or(r.urls, r.server.URL())) }
 
 func (r *rig) connectTo(url string) *Conn {
 	r.t.Helper()
-	c, err := Connect(r.t.Context(), Config{URL: url, Name: "test", Timing: r.timing, Log: r.logger("connection")})
+	c, err := Connect(r.t.Context(), Config{URL: url, Name: "test", Timing: r.timing, Replicas: r.replicas, Log: r.logger("connection")})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -102,7 +105,7 @@ func (r *rig) prefilling(s *station) {
 
 func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
 	r.t.Helper()
-	url := r.server.URL()
+	url := cmp.Or(r.urls, r.server.URL())
 	if r.link != nil {
 		url = r.link.url
 	}

@@ -127,7 +127,7 @@ func TestSettled(t *testing.T) {
 
 // history is what is known of a task's job at this moment.
 func (r *rig) history(s *station, t *jobs.Task) history {
-	h, _, err := readHistory(r.t.Context(), s.handbacks, historyKey(t.Stage, t.Job.ID))
+	h, _, err := r.readHistory(r.t.Context(), historyKey(t.Stage, t.Job.ID))
 	if err != nil {
 		r.t.Error(err)
 	}

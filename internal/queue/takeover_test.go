@@ -284,6 +284,15 @@ func TestServerClock(t *testing.T) {
 	if got := c.skew(late); got != 0 {
 		t.Errorf("skew after the server's clock was set = %v, want 0", got)
 	}
+	soon := late.Add(time.Second)
+	c.observe(soon, soon.Add(20*time.Second), soon.Add(18*time.Second)) // 8 s off, within what both may be wrong
+	if got := c.skew(soon); got != 0 {
+		t.Errorf("skew after a less exact reading = %v, want 0", got)
+	}
+	c.observe(soon, soon.Add(20*time.Second), soon.Add(-time.Hour)) // no clock goes so wrong by itself
+	if got := c.skew(soon); got != time.Hour+10*time.Second {
+		t.Errorf("skew after the server's clock was set back by an hour = %v", got)
+	}
 }
 
 func TestHistory(t *testing.T) {
@@ -301,7 +310,7 @@ func TestHistory(t *testing.T) {
 	failed := make(chan error, n)
 	for range n { // at the same time
 		go func() {
-			failed <- changeHistory(t.Context(), kv, "job.decode", func(h *history) { h.HandBacks++ })
+			failed <- r.changeHistory(t.Context(), kv, "job.decode", func(h *history) { h.HandBacks++ })
 		}()
 	}
 	for range n {
@@ -309,7 +318,7 @@ func TestHistory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if h, _, err := readHistory(t.Context(), kv, "job.decode"); err != nil || h.HandBacks != n {
+	if h, _, err := r.readHistory(t.Context(), "job.decode"); err != nil || h.HandBacks != n {
 		t.Errorf("history = %+v, %v; want %d hand-backs", h, err, n)
 	}
 }

@@ -94,17 +94,26 @@ func consumer(t Timing, role jobs.Stage, model string, class jobs.Class) (stream
 	return StreamRelay, cfg
 }
 
-// EnsureStreams creates the streams and buckets that are missing. One that exists with another
-// configuration is left alone and reported as a [*DriftError]; several are joined.
+// EnsureStreams creates the streams and buckets that are missing, with the replicas of [Config]. One that exists with another
+// configuration is left alone and reported as a [*DriftError]; several are joined. How many replicas it has is the operator's choice.
+// It waits some seconds for a cluster that is electing a leader.
 func (c *Conn) EnsureStreams(ctx context.Context) error {
+	return whileAbsent(ctx, absentLimit, func() error { return c.ensureStreams(ctx) })
+}
+
+func (c *Conn) ensureStreams(ctx context.Context) error {
 	var errs []error
 	for _, want := range streams(c.timing) {
+		want.Replicas = c.replicas
 		_, err := c.js.CreateStream(ctx, want) // creating the same again is no error
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = c.compareStream(ctx, want)
 		}
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)
+		} else if tooFew(err) {
+			return c.failed(ctx, err, "create stream %s: %d replicas need a cluster of as many NATS servers with JetStream; start those, or give fewer --replicas",
+				want.Name, want.Replicas)
 		} else if err != nil {
 			return c.failed(ctx, err, "create stream %s", want.Name)
 		}
@@ -121,8 +130,12 @@ func (c *Conn) compareStream(ctx context.Context, want jetstream.StreamConfig) e
 }
 
 // EnsureConsumers creates the durable consumers of a role and model, one for each class, which makes
-// the model known. One that exists with another configuration is reported as a [*DriftError].
+// the model known. One that exists with another configuration is reported as a [*DriftError]. It waits as [Conn.EnsureStreams] does.
 func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model string) error {
+	return whileAbsent(ctx, absentLimit, func() error { return c.ensureConsumers(ctx, role, model) })
+}
+
+func (c *Conn) ensureConsumers(ctx context.Context, role jobs.Stage, model string) error {
 	var errs []error
 	for _, class := range jobs.Classes {
 		stream, want := consumer(c.timing, role, model, class)

@@ -152,7 +152,7 @@ func (w *Worker) Abort() { w.abort() }
 func (w *Worker) Run(parent context.Context) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
-	if err := w.prepare(ctx); err != nil {
+	if err := whileAbsent(ctx, absentLimit, func() error { return w.prepare(ctx) }); err != nil {
 		if w.presence != nil { // which may be published already
 			w.farewell()
 		}

@@ -1,0 +1,118 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// On a cluster each stream has a leader, and followers that may lag behind it. A direct get is answered by any of them, so it can
+// miss what was acknowledged a moment ago: a job that is "nowhere" would be submitted twice, one without "result" run after its cancel. What decides
+// anything is therefore asked of the leader, which has applied what it acknowledged. Only who is present is read by direct gets: beats tell
+// the rest.
+
+// msgGet asks for one message of a stream.
+type msgGet struct {
+	LastFor string `json:"last_by_subj,omitempty"` // the last one of a subject, which may hold wildcards; or
+	Seq     uint64 `json:"seq,omitempty"`          // the first one from here on
+	NextFor string `json:"next_by_subj,omitempty"` // that matches this
+}
+
+// ofLeader reads a message from the leader of a stream; nil if there is none.
+func (c *Conn) ofLeader(ctx context.Context, stream string, get msgGet) (*jetstream.RawStreamMsg, error) {
+	request, err := json.Marshal(get)
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	asking, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	msg, err := c.nc.RequestWithContext(asking, "$JS.API.STREAM.MSG.GET."+stream, request)
+	if err != nil {
+		return nil, c.failed(ctx, err, "read stream %s", stream)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject  string    `json:"subject"`
+			Sequence uint64    `json:"seq"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
+		} `json:"message"`
+	}
+	switch err := json.Unmarshal(msg.Data, &answer); {
+	case err != nil:
+		return nil, c.failed(ctx, err, "read stream %s", stream)
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, c.failed(ctx, answer.Error, "read stream %s", stream)
+	case answer.Message == nil:
+		return nil, c.failed(ctx, jetstream.ErrInvalidJetStreamResponse, "read stream %s", stream)
+	}
+	m := answer.Message
+	raw := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Sequence, Data: m.Data, Time: m.Time, Header: nats.Header{}}
+	if len(m.Header) > 0 {
+		if raw.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return nil, c.failed(ctx, err, "read headers of %s in stream %s", m.Subject, stream)
+		}
+	}
+	return raw, nil
+}
+
+// lastMsg returns the last message of a subject, which may hold wildcards, and nil if there is none.
+func (c *Conn) lastMsg(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	return c.ofLeader(ctx, stream, msgGet{LastFor: subject})
+}
+
+// storeFailed is the server's code for a message that it could not store: because of a limit of the stream, or for a reason of its own.
+const storeFailed jetstream.ErrorCode = 10077
+
+// refused reports whether the server has answered, and said no to the message. Without an answer nobody knows what became of it,
+// and other errors are of the server: no leader (10008, 10009), no resources (10023), a store that is being closed
+// (10077, which is also that of a limit), the same message still under way (10158, 10163).
+func refused(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok {
+		return false
+	}
+	return api.Code == 400 || api.ErrorCode == storeFailed && !strings.Contains(api.Description, "closed")
+}
+
+// absent reports whether a call failed because NATS could not do it at this moment, which says nothing about the call: the server shuts
+// down or has just started, a stream has no leader, an answer did not come.
+func absent(err error) bool {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		for _, lasting := range []jetstream.ErrorCode{notClustered, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount} {
+			if api.ErrorCode == lasting {
+				return false
+			}
+		}
+		return api.ErrorCode == noPeers || !refused(err) && api.Code != 404
+	}
+	for _, e := range []error{jetstream.ErrNoStreamResponse, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Why streams cannot have as many replicas as asked for: the server is not one of a cluster, or too few others of it are there, which
+// a cluster that has just started says as well.
+const (
+	notClustered jetstream.ErrorCode = 10074
+	noPeers      jetstream.ErrorCode = 10005
+)
+
+// tooFew reports whether an error says that there are fewer servers than replicas.
+func tooFew(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == notClustered || api.ErrorCode == noPeers)
+}
