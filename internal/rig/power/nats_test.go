@@ -120,6 +120,23 @@ func (p *publisher) run(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
+// cut takes the power away in the middle of publishing, after so many more messages were acknowledged, and returns how many there are.
+func (p *publisher) cut(t *testing.T, js jetstream.JetStream, d *Disk, more uint64) (after *Disk, acked uint64) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
+		if err := p.run(ctx, js); err != nil {
+			t.Error(err)
+		}
+	})
+	defer publishing.Wait()
+	defer stop()
+	reached(t, &p.acked, p.acked.Load()+more)
+	acked = p.acked.Load()
+	return cut(t, d), acked
+}
+
 // lost counts those of the first n messages that a server does not have as they were published.
 func lost(t *testing.T, js jetstream.JetStream, seed, n uint64) (missing int) {
 	t.Helper()
@@ -161,20 +178,9 @@ func TestNATSLosesPower(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &publisher{seed: seed}
-			ctx, stop := context.WithCancel(t.Context())
-			var publishing sync.WaitGroup
-			publishing.Go(func() {
-				if err := p.run(ctx, js); err != nil {
-					t.Error(err)
-				}
-			})
-			defer publishing.Wait()
-			defer stop()
 			total := 0
 			for range rounds(t) {
-				reached(t, &p.acked, p.acked.Load()+1+random.Uint64N(100))
-				acked := p.acked.Load()
-				after := cut(t, d)
+				after, acked := p.cut(t, js, d, 1+random.Uint64N(100))
 				missing := lost(t, serve(t, program, after, tt.syncInterval), seed, acked)
 				total += missing
 				t.Logf("power cut after %d acknowledgements: %d messages lost", acked, missing)

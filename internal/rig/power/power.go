@@ -184,7 +184,7 @@ func (d *Disk) Close() error {
 	ctx := context.Background()
 	for len(d.mounted) > 0 {
 		last := len(d.mounted) - 1
-		if err := clean(ctx, "umount", d.mounted[last]); err != nil {
+		if err := d.unmount(ctx, d.mounted[last]); err != nil {
 			return fmt.Errorf("close disk: %w; end the programs that use it first", err)
 		}
 		d.mounted = d.mounted[:last]
@@ -201,6 +201,27 @@ func (d *Disk) Close() error {
 	}
 	d.closed = true
 	return errors.Join(errs...)
+}
+
+// unmount unmounts a folder. The lower file system is in use until the loop device of the upper one is gone, which may be a moment after
+// that was unmounted: nobody tells when.
+func (d *Disk) unmount(ctx context.Context, folder string) error {
+	err := clean(ctx, "umount", folder)
+	if folder != d.lower() {
+		return err
+	}
+	limit := time.After(cleanLimit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for err != nil {
+		select {
+		case <-tick.C:
+			err = clean(ctx, "umount", folder)
+		case <-limit:
+			return err
+		}
+	}
+	return nil
 }
 
 // watch starts the guard, in a session of its own, so that no signal to us reaches it.
