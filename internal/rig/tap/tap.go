@@ -35,13 +35,13 @@ type Op struct {
 	Header     textproto.MIMEHeader // of HPUB and HMSG; keys exactly as sent
 	Status     string               // of an HMSG that is a status: "404", "408", "100", …
 	Payload    []byte               // of a message, without its header; of CONNECT, INFO and -ERR their text; not to be kept or changed
-	Done       <-chan struct{}      // closed when either side, or the tap, closes the connection: nobody waits for the verdict any more
+	Done       <-chan struct{}      // closed when either side, or the tap, closes the connection; a Pass still reaches the other side if that one is there
 }
 
 // Verdict says what becomes of an operation or request.
 type Verdict int
 
-// The verdicts. What was passed on before still arrives.
+// The verdicts. What was passed on before still arrives, but for what the other side's kernel had no room for when a Reset came.
 const (
 	Pass  Verdict = iota // on to the other side
 	Cut                  // not passed on: both connections are closed
