@@ -22,10 +22,7 @@ func TestFourHosts(t *testing.T) {
 		t.Skip(err)
 	}
 	began := time.Now()
-	tandem, err := host.Build(t.Context(), t.TempDir(), host.BuildOptions{
-		Race: raced(), // then every scenario looks for races in the programs, too
-		Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server"},
-	})
+	tandem, err := host.Build(t.Context(), t.TempDir(), host.BuildOptions{Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +40,7 @@ func TestFourHosts(t *testing.T) {
 		{"prefill and decode cut off from each other", handoverCut},
 		{"prefill's cable pulled in a batch", prefillPulled},
 		{"decode cut off from NATS in mid decode", decodeCut},
+		{"the queue's cable pulled in a batch", queuePulled},
 		{"grader's cable pulled while it waits", graderPulled},
 		{"slow way from prefill", slowWay},
 	} {
@@ -161,13 +159,32 @@ func decodeCut(s *system) {
 	healed := time.Now()
 	b.results(before + 1)
 	first := time.Since(healed)
-	results, _ := b.finish()
+	results, took := b.finish()
 	most := 0
 	for _, r := range results {
 		most = max(most, r.Attempts.Decode)
 	}
 	s.Logf("cut off with %d results for %.1f s (and %.1f s more until the presence was gone); back → next result %.1f s, all %.1f s; at most %d attempts",
-		before, healed.Sub(cut).Seconds(), gone.Seconds(), first.Seconds(), time.Since(healed).Seconds(), most)
+		before, healed.Sub(cut).Seconds(), gone.Seconds(), first.Seconds(), (first + took).Seconds(), most)
+	s.once(len(results))
+}
+
+// queuePulled: where nobody reaches NATS for a while, each goes on with what it has, and all is done when NATS is back.
+func queuePulled(s *system) {
+	b := s.submit("queue", 8, short)
+	b.results(1)
+	s.done(s.decoding.Freeze()) // so that both workers have a job in hand
+	s.held(queue.StreamRelay, 1)
+	before := len(b.stored())
+	s.done(s.mac.Down(s.ctx))
+	pulled := time.Now()
+	s.done(s.decoding.Thaw())
+	s.gone(s.dgx)
+	s.gone(s.mac2)
+	out := time.Since(pulled)
+	s.done(s.mac.Up(s.ctx))
+	results, took := b.finish()
+	s.Logf("cable pulled with %d results for %.1f s; back → all %d results %.1f s", before, out.Seconds(), len(results), took.Seconds())
 	s.once(len(results))
 }
 
