@@ -170,7 +170,7 @@ func (s *system) batchFile(n int) string {
 }
 
 // results reads a batch's folder, in which there must be n results, all of jobs that succeeded.
-func (s *system) results(dir string, n int) {
+func (s *system) results(dir string, n int) (list []*jobs.Result) {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "notebook-*.json"))
 	if err != nil || len(files) != n {
@@ -191,7 +191,9 @@ func (s *system) results(dir string, n int) {
 			s.t.Errorf("%s: job %s %s with %d bytes of text, seen before: %v", file, r.JobID, r.Status, len(r.Text), seen[r.JobID])
 		}
 		seen[r.JobID] = true
+		list = append(list, r)
 	}
+	return list
 }
 
 // once fails the test unless n jobs were ever accepted, n results were ever stored, and nothing waits.
