@@ -31,6 +31,7 @@ func (s *System) call(ctx context.Context, b Batch) error {
 	if b.Single {
 		return c.single(ctx, b.Jobs[0])
 	}
+	c.resumes = true
 	return c.batch(ctx, b)
 }
 
@@ -39,6 +40,7 @@ type caller struct {
 	s         *System
 	name, dir string
 	nats      link
+	resumes   bool // a kill may reach its submitter
 }
 
 // caller makes one, whose way to NATS is to be closed.
@@ -60,20 +62,22 @@ func (c *caller) submitter(args ...string) (*host.Process, error) {
 	})
 }
 
-// run runs the program to its end, where a kill may reach it, and returns its exit code.
+// run runs the program to its end and returns its exit code.
 func (c *caller) run(ctx context.Context, args ...string) (code int, output string, err error) {
 	p, err := c.submitter(args...)
 	if err != nil {
 		return 0, "", err
 	}
-	c.s.callersMu.Lock()
-	c.s.callers[c.name] = p
-	c.s.callersMu.Unlock()
-	defer func() {
+	if c.resumes {
 		c.s.callersMu.Lock()
-		delete(c.s.callers, c.name)
+		c.s.callers[c.name] = p
 		c.s.callersMu.Unlock()
-	}()
+		defer func() {
+			c.s.callersMu.Lock()
+			delete(c.s.callers, c.name)
+			c.s.callersMu.Unlock()
+		}()
+	}
 	select {
 	case <-p.Exited():
 	case <-ctx.Done():
@@ -113,6 +117,7 @@ func (c *caller) batch(ctx context.Context, b Batch) error {
 	for {
 		code, output, err := c.run(ctx, append(args, more...)...)
 		if err != nil {
+			_ = c.told(out) // what there is
 			return err
 		}
 		switch code {

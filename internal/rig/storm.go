@@ -16,8 +16,12 @@ import (
 
 const (
 	armLimit   = 15 * time.Second // for a worker to come to a step; then it is struck wherever it is
+	stallLimit = 75 * time.Second // without one job that ends, after which the callers give up: several times what the server waits for a sign of life
 	stormLimit = 30 * time.Minute
 )
+
+// errStalled says that jobs do not end which should. The streams and the judge say why.
+var errStalled = errors.New("no job ends any more")
 
 // Storm submits the jobs of a plan while its faults strike, waits until every caller was told, looks into every stream, and has the judge speak.
 func (s *System) Storm(p *Plan) (check.Verdict, error) {
@@ -31,7 +35,7 @@ func (s *System) Storm(p *Plan) (check.Verdict, error) {
 	err := s.callAll(ctx, p)
 	stopFaults()
 	striking.Wait()
-	if err != nil {
+	if err != nil && !errors.Is(err, errStalled) {
 		return check.Verdict{}, err
 	}
 	if err := s.settle(ctx, p); err != nil {
@@ -45,7 +49,10 @@ func (s *System) callAll(ctx context.Context, p *Plan) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next, told atomic.Int64
-	var wg sync.WaitGroup
+	var wg, watching sync.WaitGroup
+	watching.Go(func() { s.watch(ctx, cancel) })
+	defer watching.Wait()
+	defer cancel(nil)
 	for range p.Shape.Callers {
 		wg.Go(func() {
 			for {
@@ -64,6 +71,28 @@ func (s *System) callAll(ctx context.Context, p *Plan) error {
 	}
 	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// watch gives up when no job has ended for too long.
+func (s *System) watch(ctx context.Context, giveUp context.CancelCauseFunc) {
+	stalled := time.NewTimer(stallLimit)
+	defer stalled.Stop()
+	for last := -1; ; {
+		ended, change := s.r.now()
+		if ended != last {
+			last = ended
+			stalled.Reset(stallLimit)
+		}
+		select {
+		case <-change:
+		case <-stalled.C:
+			s.Say("%v; the callers give up", errStalled)
+			giveUp(errStalled)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // strike does the actions, each when its number of jobs has ended, until ctx ends, which is when all have.

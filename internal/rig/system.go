@@ -22,16 +22,17 @@ import (
 
 // Options say what a system consists of.
 type Options struct {
-	Dir      string // everything of the run; kept
-	Programs *host.Programs
-	Models   []string
-	Each     int  // workers of each role and model
-	Nodes    int  // of NATS: 1 or, as a cluster, 3
-	Real     bool // real engines, Ollama for the first model and llama-server for the others, instead of no-op ones
-	Slots    int  // of each engine
-	NumCtx   int
-	PerToken time.Duration                    // of no-op engines
-	Say      func(format string, args ...any) // progress; may be nil
+	Dir         string // everything of the run; kept
+	Programs    *host.Programs
+	Models      []string
+	Each        int  // workers of each role and model
+	Nodes       int  // of NATS: 1 or, as a cluster, 3
+	Real        bool // real engines, Ollama for the first model and llama-server for the others, instead of no-op ones
+	Slots       int  // of each engine
+	NumCtx      int
+	PerToken    time.Duration                    // of no-op engines
+	SpoilStates bool                             // KV states are altered on their way
+	Say         func(format string, args ...any) // progress; may be nil
 }
 
 // System is Tandem as it is deployed, each program a process, with a tap on every wire.
@@ -55,7 +56,7 @@ type System struct {
 	taps    []*tap.Tap
 
 	callersMu sync.Mutex
-	callers   map[string]*host.Process // the submitters that run now
+	callers   map[string]*host.Process // the submitters that run now and may be killed
 }
 
 // machine is an engine with the tap before it.
@@ -210,7 +211,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 	defer cancel()
 	e, err := start(ctx, engines.Options{
 		Name: "engine-" + name, Dir: s.path("engine-" + name), Models: []string{model}, Slots: s.Slots, NumCtx: s.NumCtx,
-		PerToken: s.PerToken, Programs: s.Programs, Noop: s.Programs.Path("noopengine"),
+		PerToken: s.PerToken, Programs: s.Programs,
 	})
 	if err != nil {
 		return err
@@ -237,7 +238,11 @@ func (s *System) startMachine(name, role, model string, m int) error {
 		}
 		at := "127.0.0.1:" + strconv.Itoa(port)
 		states, err := s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: at, On: func(*tap.Exchange) tap.Answer {
-			return tap.Answer{Answered: func() { u.reached(InTransfer) }}
+			a := tap.Answer{Answered: func() { u.reached(InTransfer) }}
+			if s.SpoilStates {
+				a.Alter = spoilState
+			}
+			return a
 		}}))
 		if err != nil {
 			return err

@@ -32,6 +32,7 @@ type options struct {
 	share float64
 	dir   string
 	parts []string
+	only  []string // names of mutants; all if there is none
 	print bool
 	race  bool
 }
@@ -48,8 +49,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	set.StringVar(&o.dir, "dir", "", "where everything of the run goes, and stays (default: a temporary folder, removed if all is well)")
 	set.BoolVar(&o.print, "print", false, "only print the jobs and faults of the seed")
 	set.BoolVar(&o.race, "race", false, "build the programs with the race detector")
+	set.Func("mutant", "with mutants: only this one; may be repeated", func(name string) error {
+		o.only = append(o.only, name)
+		return nil
+	})
 	set.Usage = func() {
-		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real]\n\nThe storms to run; both if none is named.")
+		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [mutants]\n\nWhat to run: the two storms if nothing is named; mutants are broken builds, each of which the judge must catch.")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {
@@ -64,10 +69,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	for _, part := range o.parts {
 		s, ok := storms[part]
-		if !ok {
-			return fmt.Errorf("no storm is named %q; there are noop and real", part)
+		if !ok && part != "mutants" {
+			return fmt.Errorf("nothing is named %q; there are noop, real and mutants", part)
 		}
-		if o.print {
+		if o.print && ok {
 			if err := s.plan.Print(stdout); err != nil {
 				return err
 			}
@@ -89,7 +94,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	for _, part := range o.parts {
-		if err := storms[part].run(ctx, o.path(part), programs, stdout, stderr); err != nil {
+		if part == "mutants" {
+			err = mutants(ctx, o, programs, stdout, stderr)
+		} else {
+			err = storms[part].run(ctx, o.path(part), programs, stdout, stderr)
+		}
+		if err != nil {
 			return fmt.Errorf("%s, seed %d: %w; everything of the run is in %s", part, o.seed, err, o.path(part))
 		}
 	}
