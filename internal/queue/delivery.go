@@ -320,7 +320,7 @@ func (d *delivery) acknowledge(ctx context.Context) error {
 }
 
 // tell sends an acknowledgement of any kind and waits until the server has it. A server without the
-// consumer has nothing to acknowledge.
+// consumer has nothing to acknowledge; on a cluster that has no leader for it at the moment there is another delivery, which finds the work done.
 func (d *delivery) tell(ctx context.Context, what string) error {
 	_, err := d.w.c.nc.RequestWithContext(ctx, d.msg.Reply, []byte(what))
 	if errors.Is(err, nats.ErrNoResponders) {

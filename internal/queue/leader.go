@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,10 +90,8 @@ func refused(err error) bool {
 // down or has just started, a stream has no leader, an answer did not come.
 func absent(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		for _, lasting := range []jetstream.ErrorCode{notClustered, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount} {
-			if api.ErrorCode == lasting {
-				return false
-			}
+		if slices.Contains([]jetstream.ErrorCode{notClustered, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount}, api.ErrorCode) {
+			return false
 		}
 		return api.ErrorCode == noPeers || !refused(err) && api.Code != 404
 	}
