@@ -215,6 +215,10 @@ func TestAskTakesEveryKindOfJob(t *testing.T) {
 
 func TestStartRefuses(t *testing.T) {
 	for name, err := range map[string]error{
+		"no program": func() error {
+			_, err := engines.StartNoop(t.Context(), engines.Options{Dir: t.TempDir(), Models: []string{"a"}})
+			return err
+		}(),
 		"no model": func() error {
 			_, err := engines.StartOllama(t.Context(), engines.Options{Dir: t.TempDir()})
 			return err

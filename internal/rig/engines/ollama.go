@@ -2,7 +2,6 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +22,9 @@ type ollama struct {
 
 // StartNoop starts an engine that computes nothing: the fake Ollama as a program. It has no shim, so its workers move no states.
 func StartNoop(ctx context.Context, o Options) (Engine, error) {
+	if o.Programs == nil {
+		return nil, fmt.Errorf("start engine %s: Options.Programs is nil; build noopengine with host.Build", o.Name)
+	}
 	s, err := newServer(o)
 	if err != nil {
 		return nil, err
@@ -174,7 +176,7 @@ func (e *ollama) Ask(ctx context.Context, job []byte) ([]string, error) {
 			return nil, fmt.Errorf("ask engine %s: %w", e.Name(), err)
 		}
 		if !a.Done {
-			return nil, fmt.Errorf("ask engine %s: %w", e.Name(), errors.New("its answer ended before its end"))
+			return nil, fmt.Errorf("ask engine %s: it gave up in mid answer (done is false)", e.Name())
 		}
 		texts = append(texts, a.Response+a.Message.Content)
 	}
