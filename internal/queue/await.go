@@ -19,7 +19,7 @@ const (
 )
 
 // Await returns the result of a job, or of its replay, when it is there; one that is there already at
-// once. A job past its own deadline that no worker has ended is ended here, as expired.
+// once. A job past its own deadline, by the NATS server's clock, that no worker has ended is ended here, as expired.
 //
 // When ctx's deadline passes first, the error is of code decode_unavailable with
 // [jobs.MsgDecodeMissing] if no decode worker serves the job's model, else of code timeout. The job
@@ -42,7 +42,11 @@ func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) 
 }
 
 func (c *Client) awaitOne(ctx context.Context, jobID string) (*jobs.Result, error) {
-	l, err := c.locate(ctx, c.user, jobID)
+	var l *location
+	err := whileAbsent(ctx, absentLimit, func() (err error) {
+		l, err = c.locate(ctx, c.user, jobID)
+		return err
+	})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, c.gaveUp(ctx, []string{jobID})
@@ -128,7 +132,14 @@ func (c *Client) look(ctx context.Context, w *wanted) error {
 		}
 		w.learn(id, l)
 	}
-	for _, id := range w.expired(time.Now().Add(-c.timing.DeadlineGrace)) {
+	if !w.deadlines() {
+		return nil
+	}
+	now, err := c.serverTime(ctx)
+	if err != nil {
+		return transient(err, c)
+	}
+	for _, id := range w.expired(now.Add(-c.timing.DeadlineGrace)) {
 		if err := c.expire(ctx, id); err != nil {
 			return transient(err, c)
 		}
@@ -136,9 +147,20 @@ func (c *Client) look(ctx context.Context, w *wanted) error {
 	return nil
 }
 
+// serverTime asks the NATS server for its time: the workers go by it, too, and this machine's clock may be wrong or jump.
+func (c *Client) serverTime(ctx context.Context) (time.Time, error) {
+	before := time.Now()
+	s, err := c.js.Stream(ctx, StreamResults)
+	if err != nil {
+		return time.Time{}, c.failed(ctx, err, "ask NATS for the time")
+	}
+	c.clock.observe(before, time.Now(), s.CachedInfo().TimeStamp)
+	return c.clock.at(time.Now()), nil
+}
+
 // transient forgives an error that comes of NATS being away: the next look may succeed.
 func transient(err error, c *Client) error {
-	if !c.nc.IsConnected() || errors.Is(err, context.DeadlineExceeded) {
+	if !c.nc.IsConnected() || absent(err) {
 		return nil
 	}
 	return err
@@ -240,6 +262,16 @@ func (w *wanted) unknown(n int) []string {
 		return !there
 	})
 	return slices.Clone(w.unlearnt[:min(n, len(w.unlearnt))])
+}
+
+// deadlines reports whether any missing job is known to have a deadline of its own.
+func (w *wanted) deadlines() bool {
+	for _, deadline := range w.missing {
+		if !deadline.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // expired returns the missing jobs whose own deadline was before t.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 )
@@ -332,6 +334,48 @@ func TestAwaitExpires(t *testing.T) {
 	}
 	if intake, relay := r.waiting(StreamIntake), r.waiting(StreamRelay); intake != 1 || relay != 0 {
 		t.Errorf("%d jobs in the intake and %d in the relay, want the one without deadline", intake, relay)
+	}
+}
+
+// otherTime is a server whose clock is not this machine's.
+type otherTime struct {
+	jetstream.JetStream
+	ahead time.Duration
+}
+
+func (o otherTime) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := o.JetStream.Stream(ctx, name)
+	if err == nil {
+		s.CachedInfo().TimeStamp = s.CachedInfo().TimeStamp.Add(o.ahead)
+	}
+	return s, err
+}
+
+// Deadlines go by the server's clock, so that one of the caller's that is wrong, or set while it waits, ends no job early
+// and keeps none.
+func TestAwaitGoesByTheServersClock(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ahead, deadline time.Duration
+		ends            bool
+	}{
+		"the caller's clock is an hour slow": {time.Hour, 30 * time.Minute, true},
+		"the caller's clock is an hour fast": {-time.Hour, -30 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			j := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(tt.deadline) })
+			r.submit(j)
+			conn := r.connect()
+			conn.js = otherTime{conn.js, tt.ahead}
+			ctx, cancel := context.WithTimeout(t.Context(), 4*awaitLook)
+			defer cancel()
+			res, err := NewClient(conn, "user").Await(ctx, j.ID)
+			if ended := err == nil && res.Status == jobs.Expired; ended != tt.ends {
+				t.Errorf("Await = %+v, %v; want the job ended: %t", res, err, tt.ends)
+			}
+		})
 	}
 }
 

@@ -5,12 +5,18 @@ import (
 	"time"
 )
 
-// sampleAge is how long a reading of the server's clock is preferred to a less exact newer one:
-// good clocks part by less than a millisecond in that time.
-const sampleAge = 30 * time.Second
+const (
+	// sampleAge is how long a reading of the server's clock is preferred to a less exact newer one:
+	// good clocks part by less than a millisecond in that time.
+	sampleAge = 30 * time.Second
+	// jump is more than clocks part by in that time: then the server's was set, or this machine slept, during which its
+	// monotonic clock stands still.
+	jump = 100 * time.Millisecond
+)
 
 // serverClock tells the NATS server's time from this process's monotonic clock, so that no two
-// machines' clocks are ever compared. It learns from stored messages, which bear the server's time.
+// machines' clocks are ever compared, and one that jumps while the process runs changes nothing. It learns from
+// stored messages and answers that bear the server's time.
 type serverClock struct {
 	mu     sync.Mutex
 	local  time.Time     // of the best reading, with its monotonic part
@@ -23,7 +29,8 @@ func (c *serverClock) observe(before, after, stamp time.Time) {
 	within := after.Sub(before) / 2
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.local.IsZero() || within <= c.within || after.Sub(c.local) > sampleAge {
+	known := c.server.Add(before.Add(within).Sub(c.local))
+	if c.local.IsZero() || within <= c.within || after.Sub(c.local) > sampleAge || stamp.Sub(known).Abs() > within+c.within+jump {
 		c.local, c.server, c.within = before.Add(within), stamp, within
 	}
 }

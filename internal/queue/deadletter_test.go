@@ -2,10 +2,15 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
@@ -147,6 +152,86 @@ func TestReplay(t *testing.T) {
 	if n := done.times(); n != 4 {
 		t.Errorf("decode ran %d times, want 4: two jobs and two replays", n)
 	}
+}
+
+// A replay that is interrupted, before the server has stored it or before its answer has come, and one that finds the queue
+// full, is done by the next one, once.
+func TestInterruptedReplay(t *testing.T) {
+	t.Parallel()
+	for name, interrupt := range map[string]func(r *rig, c *Conn, ctx context.Context, id string) error{
+		"before it is stored": func(r *rig, c *Conn, ctx context.Context, id string) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			c.js = beforePublish{c.js, func() { cancel(errStopped) }}
+			_, _, err := c.Replay(ctx, id)
+			return err
+		},
+		"before the answer": func(r *rig, c *Conn, ctx context.Context, id string) error {
+			stored := r.inbox(jobs.SubjectIntake)
+			ctx, cancel := context.WithCancelCause(ctx)
+			c.js = beforePublish{c.js, func() {
+				if _, _, err := r.Replay(ctx, id); err != nil { // what the server has stored, and could not say
+					r.t.Error(err)
+				}
+				<-stored
+				cancel(errStopped)
+			}}
+			_, _, err := c.Replay(ctx, id)
+			return err
+		},
+		"by a full queue": func(r *rig, c *Conn, ctx context.Context, id string) error {
+			r.limitIntake(1)
+			other := testJob(jobs.Batch)
+			r.submit(other)
+			_, _, err := c.Replay(ctx, id)
+			if !errors.Is(err, jobs.ErrQueueFull) {
+				r.t.Errorf("Replay while the queue is full = %v", err)
+			}
+			r.limitIntake(9)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var never, mended atomic.Bool
+			mended.Store(true)
+			s := r.start(jobs.RoleDecode, 1, brokenFor(&never))
+			j := testJob(jobs.Batch)
+			r.relay(j)
+			r.result(j)
+			if err := s.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if err := interrupt(r, r.connect(), t.Context(), j.ID); err == nil {
+				t.Fatal("the replay was not interrupted")
+			}
+			for range 2 {
+				if id, _, err := r.Replay(t.Context(), j.ID); err != nil || id != replayID(j.ID) {
+					t.Fatalf("Replay = %s, %v", id, err)
+				}
+			}
+			var done book
+			r.start(jobs.RoleDecode, 1, done.note(brokenFor(&mended)))
+			if res, err := r.client().Await(patient(t), j.ID); err != nil || res.Status != jobs.Succeeded || res.ReplayOf != j.ID {
+				t.Errorf("Await = %+v, %v", res, err)
+			}
+			ran, _ := done.list()
+			if n := strings.Count(strings.Join(ran, " "), replayID(j.ID)); n != 1 {
+				t.Errorf("the replay ran %d times", n)
+			}
+		})
+	}
+}
+
+// beforePublish lets a test come before a publish.
+type beforePublish struct {
+	jetstream.JetStream
+	do func()
+}
+
+func (b beforePublish) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	b.do()
+	return b.JetStream.PublishMsg(ctx, m, opts...)
 }
 
 // Awaiting a batch follows a replay that is still to come.

@@ -88,6 +88,50 @@ func TestDrainHandsBack(t *testing.T) {
 	}
 }
 
+// A worker that loses NATS for good when it has published what came of a job, and drains, ends in time, and nobody does the
+// job again or is blamed.
+func TestDrainWithLostAcknowledgement(t *testing.T) {
+	t.Parallel()
+	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			run, stage := answer, jobs.StageDecode
+			if role == jobs.RolePrefill {
+				run, stage = passOn, jobs.StagePrefill
+			}
+			var done book
+			link := newLink(t, r.server.URL())
+			r.link = link
+			first := r.prepare(role, 1, done.note(run), func(c *WorkerConfig) { c.DrainLimit = 100 * time.Millisecond })
+			r.link = nil
+			published := make(chan struct{})
+			first.published = func(string) {
+				link.cut()
+				close(published)
+			}
+			j := testJob(jobs.Batch)
+			if role == jobs.RolePrefill {
+				r.prefilling(first)
+				r.submit(j)
+			} else {
+				first.begin()
+				r.relay(j)
+			}
+			<-published
+			if err := first.stop(); err != nil {
+				t.Error(err)
+			}
+			r.start(role, 1, done.note(run))
+			res := r.results(j)[0]
+			if res.Status != jobs.Succeeded || res.Attempts.Decode != 1 {
+				t.Errorf("result = %+v, want that of a first attempt", res)
+			}
+			done.once(t, stage, []*jobs.Job{j})
+		})
+	}
+}
+
 // A worker that is stopped while it waits for a job takes none with it.
 func TestDrainWhileJobsArrive(t *testing.T) {
 	t.Parallel()
@@ -220,23 +264,26 @@ func TestJobWithResultIsNotRun(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	passed := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(-time.Minute) })
-	soon := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(700 * time.Millisecond) })
 	cause := make(chan error, 1)
 	var done book
-	r.relay(passed, soon)
 	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
 		return jobs.Outcome{}, ctx.Err()
 	}))
+	r.asking(jobs.RoleDecode, 2)
+	passed := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(-time.Minute) })
+	r.relay(passed)
+	r.result(passed)
+	soon := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(3 * time.Second) }) // for a busy machine to fetch it
+	r.relay(soon)
 	for _, res := range r.results(passed, soon) {
 		if res.Status != jobs.Expired || res.Error.Code != jobs.CodeDeadline {
 			t.Errorf("result = %+v, error %+v", res, res.Error)
 		}
 	}
 	if ran, _ := done.list(); !slices.Equal(ran, []string{"decode " + soon.ID}) {
-		t.Errorf("ran %q, want the one whose deadline had not passed", ran)
+		t.Fatalf("ran %q, want the one whose deadline had not passed", ran)
 	}
 	if err := <-cause; err != jobs.ErrDeadline {
 		t.Errorf("cause = %v", err)
@@ -246,25 +293,66 @@ func TestDeadline(t *testing.T) {
 // interposed lets a test come between a worker and the bucket of presences.
 type interposed struct {
 	jetstream.JetStream
-	beforeGet func()
+	get func(get func() (jetstream.KeyValueEntry, error)) (jetstream.KeyValueEntry, error)
 }
 
 func (i interposed) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
 	kv, err := i.JetStream.KeyValue(ctx, bucket)
 	if bucket == BucketWorkers && err == nil {
-		kv = interposedBucket{kv, i.beforeGet}
+		kv = interposedBucket{kv, i}
 	}
 	return kv, err
 }
 
 type interposedBucket struct {
 	jetstream.KeyValue
-	beforeGet func()
+	between interposed
 }
 
 func (b interposedBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	b.beforeGet()
-	return b.KeyValue.Get(ctx, key)
+	return b.between.get(func() (jetstream.KeyValueEntry, error) { return b.KeyValue.Get(ctx, key) })
+}
+
+// shifted is an entry of a server whose clock is not this machine's.
+type shifted struct {
+	jetstream.KeyValueEntry
+	ahead time.Duration
+}
+
+func (s shifted) Created() time.Time { return s.KeyValueEntry.Created().Add(s.ahead) }
+
+// Deadlines go by the server's clock: a worker's that is wrong, or is set while it runs, neither ends a job early nor keeps it.
+func TestDeadlineGoesByTheServersClock(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ahead, deadline time.Duration // of the server's clock, of the job by the worker's
+		status          jobs.Status
+	}{
+		"the worker's clock is an hour slow": {time.Hour, 30 * time.Minute, jobs.Expired},
+		"the worker's clock is an hour fast": {-time.Hour, -30 * time.Minute, jobs.Succeeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var done book
+			s := r.prepare(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+				if end, ok := ctx.Deadline(); !ok || time.Until(end) < 20*time.Minute {
+					t.Errorf("the engine has until %v", end)
+				}
+				return answer(ctx, task)
+			}))
+			s.conn.js = interposed{s.conn.js, func(get func() (jetstream.KeyValueEntry, error)) (jetstream.KeyValueEntry, error) {
+				entry, err := get()
+				return shifted{entry, tt.ahead}, err
+			}}
+			s.begin()
+			j := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(tt.deadline) })
+			r.relay(j)
+			if res := r.results(j)[0]; res.Status != tt.status || (done.times() == 0) != (tt.status == jobs.Expired) {
+				t.Errorf("result = %+v after %d runs, want %s", res, done.times(), tt.status)
+			}
+		})
+	}
 }
 
 // A worker that is stopped while it starts, when its presence is out and not yet read back, takes it along.
@@ -275,13 +363,14 @@ func TestStoppedBetweenPutAndGet(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	seen := 0
-	s.conn.js = interposed{s.conn.js, func() {
+	s.conn.js = interposed{s.conn.js, func(get func() (jetstream.KeyValueEntry, error)) (jetstream.KeyValueEntry, error) {
 		list, err := r.Workers(t.Context())
 		if err != nil {
 			t.Error(err)
 		}
 		seen = len(list)
 		cancel()
+		return get()
 	}}
 	if err := s.Run(ctx); err != nil {
 		t.Errorf("Run = %v, want no error of a worker that is told to stop while it starts", err)
