@@ -97,7 +97,10 @@ func startOllama(f WorkerFlags, log *slog.Logger) (_ *ollamaServer, err error) {
 		return nil, err
 	}
 	s.url = "http://" + address
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}, Timeout: 5 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	env := ollamaEnvironment(os.Environ(), f, address)
 	s.keeper, err = leash.Keep(leash.Kept{
 		Name: "ollama",

@@ -193,7 +193,7 @@ func askHealth(ctx context.Context, address string, w queue.Presence) (status in
 	if err != nil {
 		return 0, err
 	}
-	direct := &http.Transport{DisableKeepAlives: true} // without any proxy
+	direct := &http.Transport{DisableKeepAlives: true, DisableCompression: true} // without any proxy
 	resp, err := direct.RoundTrip(req)
 	if err != nil {
 		return 0, err
@@ -208,7 +208,7 @@ func askHealth(ctx context.Context, address string, w queue.Presence) (status in
 		return 0, fmt.Errorf("read answer: %w", err)
 	}
 	if health.Model != w.Model || health.Machine != w.Machine || health.Role != w.Role {
-		return 0, fmt.Errorf("another answers: %s worker on %s for %s", health.Role, health.Machine, health.Model)
+		return 0, fmt.Errorf("another answers: %.60s worker on %.60s for %.60s", health.Role, health.Machine, health.Model)
 	}
 	return resp.StatusCode, nil
 }
