@@ -22,7 +22,7 @@ func (s *System) call(ctx context.Context, b Batch) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	name := "caller-" + b.Name
+	name := callerPrefix + b.Name
 	c, err := s.caller(name, dir)
 	if err != nil {
 		return err
@@ -34,6 +34,9 @@ func (s *System) call(ctx context.Context, b Batch) error {
 	c.resumes = true
 	return c.batch(ctx, b)
 }
+
+// callerPrefix begins the names of callers in a history.
+const callerPrefix = "caller-"
 
 // caller is somebody with a submitter.
 type caller struct {
@@ -156,10 +159,14 @@ func (c *caller) told(dir string) error {
 
 func (c *caller) tell(record []byte) {
 	var r struct {
-		JobID string `json:"job_id"`
+		JobID  string `json:"job_id"`
+		Status string
 	}
 	_ = json.Unmarshal(record, &r) // what is no record is told of no job, which the judge sees
 	c.s.Log.Add(history.Event{Kind: history.Told, Process: c.name, Job: r.JobID, Record: bytes.TrimSpace(record)})
+	if r.Status == "expired" {
+		c.s.Log.Add(history.Event{Kind: history.Cancelled, Process: c.name, Job: r.JobID, Note: r.Status})
+	}
 }
 
 // single submits one job and waits for it.

@@ -69,6 +69,7 @@ type wire struct {
 
 	mu      sync.Mutex
 	waiting map[string]published // by connection and reply subject
+	held    map[delivery]string  // jobs that were delivered and not acknowledged
 }
 
 // published is a record that the server has not acknowledged yet.
@@ -78,7 +79,7 @@ type published struct {
 }
 
 func (r *recorder) wire(process string) *wire {
-	return &wire{r: r, process: process, waiting: map[string]published{}}
+	return &wire{r: r, process: process, waiting: map[string]published{}, held: map[delivery]string{}}
 }
 
 // read takes in one operation with a node of NATS, before it is passed on.
@@ -121,7 +122,11 @@ func (w *wire) publish(op *tap.Op, conn string) moment {
 	case strings.HasPrefix(op.Subject, "$JS.ACK."):
 		d, ok := parseAck(op.Subject)
 		if body := string(op.Payload); ok && (body == "" || body == "+ACK" || strings.HasPrefix(body, "+TERM")) {
-			w.r.log.Add(history.Event{Kind: history.Acked, Process: w.process, Stream: d.stream, Seq: d.seq})
+			w.mu.Lock()
+			job := w.held[d]
+			delete(w.held, d)
+			w.mu.Unlock()
+			w.r.log.Add(history.Event{Kind: history.Acked, Process: w.process, Job: job, Stream: d.stream, Seq: d.seq})
 			w.wait(conn, op, published{})
 			return moment{step: BeforeAck}
 		}
@@ -146,6 +151,9 @@ func (w *wire) wait(conn string, op *tap.Op, p published) {
 func (w *wire) arrive(op *tap.Op, conn string) moment {
 	if d, ok := parseAck(op.Reply); ok {
 		job := lastToken(op.Subject)
+		w.mu.Lock()
+		w.held[d] = job
+		w.mu.Unlock()
 		w.r.log.Add(history.Event{Kind: history.Delivered, Process: w.process, Job: job, Subject: op.Subject, Stream: d.stream, Seq: d.seq})
 		return moment{step: OnDelivery, job: job, subject: op.Subject}
 	}
@@ -188,7 +196,7 @@ func (w *wire) arrive(op *tap.Op, conn string) moment {
 	}
 	if ack.Stream == "RESULTS" {
 		w.r.changed(func() { w.r.ended[p.job] = p.status })
-		if p.status == "expired" { // whoever waits is told by that record, and by nothing else
+		if p.status == "expired" && !strings.HasPrefix(w.process, callerPrefix) { // of a caller that expires a job it is the first step of several
 			w.r.log.Add(history.Event{Kind: history.Cancelled, Process: w.process, Job: p.job, Note: "expired"})
 		}
 	}

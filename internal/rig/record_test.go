@@ -68,10 +68,7 @@ func TestWireIsRead(t *testing.T) {
 			t.Errorf("operation %d is the step %q, want %q", i, step, tt.step)
 		}
 		for j := range tt.want {
-			tt.want[j].Process = "worker"
-			if tt.want[j].Kind != history.Acked {
-				tt.want[j].Job = job
-			}
+			tt.want[j].Process, tt.want[j].Job = "worker", job
 		}
 		have := log.Events()[before:]
 		if diff := cmp.Diff(tt.want, have, cmpopts.IgnoreFields(history.Event{}, "N", "At"), cmpopts.EquateEmpty()); diff != "" {
