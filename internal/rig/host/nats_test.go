@@ -101,13 +101,6 @@ func choosesAnotherLeader(t *testing.T, programs *Programs) {
 	}
 	defer c.Kill()
 	js, _ := stream(t, c.URL())
-	defer func() {
-		if t.Failed() {
-			for _, n := range c.Nodes() {
-				t.Log(n.Process().Output())
-			}
-		}
-	}()
 	if _, err := js.AddStream(&nats.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}

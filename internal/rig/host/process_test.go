@@ -35,7 +35,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("waited 20 seconds: %s", what)
+			t.Fatalf("20 seconds later: %s", what)
 		}
 	}
 }
@@ -213,7 +213,8 @@ func TestKillEndsTheGroup(t *testing.T) {
 }
 
 func TestFrozenProcessGoesOnWhenThawed(t *testing.T) {
-	p := start(t, `trap 'echo told; exit 0' TERM; (while :; do sleep 0.01; done) & echo ready; while :; do sleep 0.01; done`)
+	// All have started their children by then: who waits for a stopped child to become another program looks busy to ps.
+	p := start(t, `trap 'echo told; exit 0' TERM; sleep 600 & (sleep 600 & echo ready; wait) & wait`)
 	if err := p.Says(t.Context(), "ready"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,34 @@
+package host
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+func TestFreePortsAreDifferentAndCanBeTaken(t *testing.T) {
+	ports, err := freePorts(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ports)
+	if n := len(slices.Compact(slices.Clone(ports))); n != 50 {
+		t.Errorf("%d different ports, want 50", n)
+	}
+	for _, port := range append(ports[:3], one) {
+		if port < firstPort || port > lastPort {
+			t.Errorf("port %d, want one from %d to %d", port, firstPort, lastPort)
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			t.Errorf("the port cannot be taken: %v", err)
+			continue
+		}
+		l.Close()
+	}
+}
