@@ -77,23 +77,17 @@ func TestClusterLosesServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newClusterRig(t)
-			some := make(chan struct{}, 1000)
-			count := func(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-				return func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
-					defer func() { some <- struct{}{} }()
-					return run(ctx, task)
-				}
-			}
-			r.start(jobs.RolePrefill, 2, count(passOn))
-			r.start(jobs.RoleDecode, 2, count(answer))
+			r.start(jobs.RolePrefill, 2, passOn)
+			r.start(jobs.RoleDecode, 2, answer)
 			client := NewClient(r.connect(), "user")
 			list := several(60, jobs.Batch)
 			all, submitted := list, make(chan error, 1)
-			half := make(chan struct{})
+			half, gone := make(chan struct{}), make(chan struct{})
 			go func() {
 				for i, j := range list {
 					if i == len(list)/2 {
 						close(half)
+						<-gone // the other half is submitted during the outage
 					}
 					if err := client.SubmitOne(t.Context(), j, false); err != nil {
 						submitted <- err
@@ -102,13 +96,20 @@ func TestClusterLosesServers(t *testing.T) {
 				}
 				submitted <- nil
 			}()
-			<-half
-			stopped := time.Now()
 			servers := tt.stop(r)
+			<-half
 			for _, i := range servers {
 				r.servers[i].Stop()
 			}
-			if len(servers) == 1 { // the others go on without it
+			stopped := time.Now()
+			close(gone)
+			if len(servers) == 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := client.Submit(ctx, testJob(jobs.Batch), SubmitOptions{}); err == nil {
+					t.Error("a job was accepted without a quorum")
+				}
+			} else { // the others go on without it
 				j := testJob(jobs.Batch)
 				if err := client.Submit(t.Context(), j, SubmitOptions{}); err != nil {
 					t.Fatalf("submit after the loss of a server: %v", err)
