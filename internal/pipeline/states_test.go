@@ -115,11 +115,16 @@ func newRig(t *testing.T) *rig {
 	if r.pairs, err = pipeline.OpenPairs(filepath.Join(dir, "stopped.json"), log); err != nil {
 		t.Fatal(err)
 	}
-	r.Stage = pipeline.New(pipeline.Config{
-		Engine: r.engine, Server: "here/w", Rates: &engine.Rates{}, Log: log, About: func() engine.Description { return r.about },
-		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: r.fetcher, Pairs: r.pairs, Observe: &r.counted,
-	})
+	r.parts(r.engine, r.fetcher)
 	return r
+}
+
+// parts puts an engine and a fetcher into the stage.
+func (r *rig) parts(e engine.Engine, f pipeline.Fetcher) {
+	r.Stage = pipeline.New(pipeline.Config{
+		Engine: e, Server: "here/w", Rates: &engine.Rates{}, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
+		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: f, Pairs: r.pairs, Observe: &r.counted,
+	})
 }
 
 // files are those of states in the engine's folder.
