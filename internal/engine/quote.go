@@ -15,6 +15,7 @@ const (
 // most 300 bytes. A message that repeats the request's text, twelve letters or digits in a row, is
 // withheld, since prompts are private.
 func Quote(message string, req Request) string {
+	message = strings.ToValidUTF8(message, "")
 	message = strings.Join(strings.FieldsFunc(message, func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}), " ")
