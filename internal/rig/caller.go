@@ -50,17 +50,17 @@ type caller struct {
 func (s *System) caller(name, dir string) (_ *caller, err error) {
 	c := &caller{s: s, name: name, dir: dir}
 	wire := s.r.wire(name)
-	c.nats, err = s.link(func(op *tap.Op, node int) tap.Verdict {
+	c.nats, err = s.link(s.hookedWire(name, func(op *tap.Op, node int) tap.Verdict {
 		wire.read(op, node)
 		return tap.Pass
-	})
+	}))
 	return c, err
 }
 
 // submitter starts the program.
 func (c *caller) submitter(args ...string) (*host.Process, error) {
 	return host.Start(host.Spec{
-		Name: c.name, Program: c.s.Programs.Path("submitter"), Args: append([]string{"--nats", c.nats.url(), "--user", user}, args...),
+		Name: c.name, Program: c.s.programs(c.name).Path("submitter"), Args: append([]string{"--nats", c.nats.url(), "--user", user}, args...),
 		Env: []string{"HOME=" + c.dir}, Dir: c.dir, Log: filepath.Join(c.dir, "log"),
 	})
 }

@@ -33,6 +33,8 @@ type Options struct {
 	PerToken    time.Duration                    // of no-op engines
 	SpoilStates bool                             // KV states are altered on their way
 	Say         func(format string, args ...any) // progress; may be nil
+
+	hooks hooks // of a scenario
 }
 
 // System is Tandem as it is deployed, each program a process, with a tap on every wire.
@@ -220,10 +222,10 @@ func (s *System) startMachine(name, role, model string, m int) error {
 	s.machine = append(s.machine, mach)
 	u := &unit{name: name, log: s.Log, wire: s.r.wire(name)}
 	mach.worker = u
-	if mach.tap, err = s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: e.Addr(), On: mach.on(s.r)})); err != nil {
+	if mach.tap, err = s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: e.Addr(), On: s.hookedCalls(mach)})); err != nil {
 		return err
 	}
-	if u.nats, err = s.link(u.on); err != nil {
+	if u.nats, err = s.link(s.hookedWire(name, u.on)); err != nil {
 		return err
 	}
 	s.taps = append(s.taps, u.nats...)
@@ -254,7 +256,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 	}
 	u.launch = func() (*host.Process, error) {
 		return host.Start(host.Spec{
-			Name: name, Program: s.Programs.Path(role + "-worker"), Args: args, Env: []string{"HOME=" + s.path(name+"-home")},
+			Name: name, Program: s.programs(name).Path(role + "-worker"), Args: args, Env: []string{"HOME=" + s.path(name+"-home")},
 			Dir: s.Dir, Log: s.path(name + ".log"),
 		})
 	}

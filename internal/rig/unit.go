@@ -26,6 +26,7 @@ type unit struct {
 	mu      sync.Mutex
 	process *host.Process
 	armed   []*strike
+	held    chan struct{} // not nil: it is closed when the process may be started again
 	err     error // that it could not be started
 }
 
@@ -37,7 +38,7 @@ type strike struct {
 
 // keep starts the process, and again whenever it ends, until ctx ends; then it is killed.
 func (u *unit) keep(ctx context.Context) {
-	for ctx.Err() == nil {
+	for u.mayStart(ctx) {
 		p, err := u.launch()
 		u.mu.Lock()
 		u.process, u.err = p, err
