@@ -27,7 +27,7 @@ type unit struct {
 	process *host.Process
 	armed   []*strike
 	held    chan struct{} // not nil: it is closed when the process may be started again
-	err     error // that it could not be started
+	err     error         // that it could not be started
 }
 
 // strike is what happens to a unit when it reaches a step.
