@@ -77,6 +77,14 @@ bench-handover: engines ## what a hand-over costs beside the ways to do without 
 bench-class: build engines ## a class of 60 notebooks of realistic size, the submitter and a worker killed in the middle
 	go run ./test/classbench
 
+.PHONY: faults
+faults: engines ## kill, freeze, cut off and starve every part under load, and judge what became of each job: 10 minutes, on an idle machine (FAULTS="--seed 2 --share 0.1": another, shorter one)
+	go run ./test/faults $(FAULTS)
+
+.PHONY: faults-mutants
+faults-mutants: engines ## take out one defence after the other, and see that the judge notices
+	go run ./test/faults $(FAULTS) mutants
+
 .PHONY: clean
 clean: ## remove what the targets above made (engines stay in their cache)
 	rm -rf bin demo-grades test/jsclient/node_modules test/pages/node_modules

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"tandem/internal/rig"
+	"tandem/internal/rig/check"
+	"tandem/internal/rig/history"
 	"tandem/internal/rig/host"
 )
 
@@ -54,11 +56,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil
 	})
 	set.Usage = func() {
-		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [mutants]\n\nWhat to run: the two storms if nothing is named; mutants are broken builds, each of which the judge must catch.")
+		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {
 		return err
+	}
+	if set.Arg(0) == "judge" {
+		return judge(set.Args()[1:], stdout)
 	}
 	if o.parts = set.Args(); len(o.parts) == 0 {
 		o.parts = []string{"noop", "real"}
@@ -139,6 +144,31 @@ func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, st
 		return err
 	}
 	if len(verdict.Violations) > 0 {
+		return errBroken
+	}
+	return nil
+}
+
+// judge has the judge look at histories that were kept.
+func judge(files []string, stdout io.Writer) error {
+	broken := false
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		events, err := history.Read(f)
+		f.Close() // was only read
+		if err != nil {
+			return err
+		}
+		v := check.Check(events)
+		if err := v.Write(stdout); err != nil {
+			return err
+		}
+		broken = broken || len(v.Violations) > 0
+	}
+	if broken {
 		return errBroken
 	}
 	return nil

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"tandem/internal/rig"
+	"tandem/internal/rig/host"
+)
+
+// programs are those of every test here, built once.
+var programs *host.Programs
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := build(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func build(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "faults-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if programs, err = host.Build(context.Background(), dir, host.BuildOptions{}); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// TestStorms is `make faults` in small.
+func TestStorms(t *testing.T) {
+	for name, s := range map[string]storm{
+		"no-op engines": {"no-op engines", rig.NewPlan(11, rig.NoopStorm(0.02)), rig.NoopSystem},
+		"real engines":  {"real engines", rig.NewPlan(11, rig.RealStorm(0.06)), rig.RealSystem},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var verdict bytes.Buffer
+			err := s.run(t.Context(), t.TempDir(), programs, &verdict, t.Output())
+			t.Log(verdict.String())
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestMutants has the judge look at broken builds: those that are built fastest. `make faults-mutants` shows it all of them.
+func TestMutants(t *testing.T) {
+	o := options{seed: 1, dir: t.TempDir(), only: []string{"no Msg-Id", "result without expected sequence", "cancel unheeded"}}
+	var caught bytes.Buffer
+	if err := mutants(t.Context(), o, programs, &caught, t.Output()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(caught.String(), "caught:"); n != len(o.only) {
+		t.Errorf("%d of %d mutants were caught:\n%s", n, len(o.only), caught.String())
+	}
+}
+
+func TestPrintedPlans(t *testing.T) {
+	var first, second bytes.Buffer
+	for _, out := range []*bytes.Buffer{&first, &second} {
+		if err := run(t.Context(), []string{"--print", "--seed", "5", "--share", "0.1"}, out, t.Output()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.Len() == 0 || first.String() != second.String() {
+		t.Error("the same seed does not print the same jobs and faults")
+	}
+}
+
+func TestUnknownPart(t *testing.T) {
+	err := run(t.Context(), []string{"hail"}, t.Output(), t.Output())
+	if err == nil || !strings.Contains(err.Error(), `"hail"`) || !strings.Contains(err.Error(), "noop") {
+		t.Errorf("error %v", err)
+	}
+}
