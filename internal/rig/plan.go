@@ -167,7 +167,7 @@ func (p *Plan) batches(r *rand.Rand) {
 	}
 	const expiring = 10
 	for left := s.Expiring; left > 0; left -= expiring {
-		add(Batch{Deadline: time.Duration(500+r.IntN(2500)) * time.Millisecond}, min(left, expiring))
+		add(Batch{Deadline: time.Duration(100+r.IntN(1400)) * time.Millisecond}, min(left, expiring))
 	}
 	for range s.Singles {
 		add(Batch{Single: true}, 1)
