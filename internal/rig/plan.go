@@ -20,6 +20,7 @@ type Shape struct {
 	Kills       int // of workers, half of them at an exact step
 	EngineKills int
 	NATSKills   int // half of the restarts are graceful
+	Quorums     int // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
 	CallerKills int // of submitters, which are started again with --resume
 	Freezes     int // SIGSTOP, of workers, for a time that may be longer than AckWait
 	Wires       int // delays, cuts, resets, drops, narrow links
@@ -28,6 +29,8 @@ type Shape struct {
 	Cancels  int // jobs that are cancelled
 	Expiring int // jobs with a deadline that passes while they wait or run
 	Singles  int // jobs submitted one by one, somebody waiting
+
+	Away [2]time.Duration // how long a server of NATS that was ended stays so, least and most; 0: no longer than its start takes
 
 	PromptWords [2]int // least and most
 	Tokens      [2]int // to generate, least and most
@@ -77,6 +80,7 @@ const (
 	Engine = "engine kill"
 	NATS   = "nats kill"
 	Stop   = "nats stop" // gracefully
+	Quorum = "nats quorum"
 	Caller = "caller kill"
 	Wire   = "wire"
 	Answer = "answer" // of an engine
@@ -89,7 +93,7 @@ type Action struct {
 	What   string
 	Target int           // an index, taken modulo the number of those there are
 	Step   Step          // of Kill and Freeze
-	How    string        // of Wire and Answer
+	How    string        // of Wire, Answer and Quorum
 	For    time.Duration // how long, for what ends
 }
 
@@ -217,12 +221,19 @@ func (p *Plan) actions(r *rand.Rand) {
 	add(s.Kills, strike(Kill))
 	add(s.Freezes, strike(Freeze))
 	add(s.EngineKills, func(int) Action { return Action{What: Engine} })
-	add(s.NATSKills, func(i int) Action { return Action{What: []string{NATS, Stop}[i%2]} })
+	away := func(a Action) Action {
+		if s.Away[1] > 0 {
+			a.For = s.Away[0] + time.Duration(r.Int64N(int64(s.Away[1]-s.Away[0])+1))
+		}
+		return a
+	}
+	add(s.NATSKills, func(i int) Action { return away(Action{What: []string{NATS, Stop}[i%2]}) })
 	add(s.CallerKills, func(int) Action { return Action{What: Caller} })
 	add(s.Wires, func(i int) Action {
 		return Action{What: Wire, How: wireHows[i%len(wireHows)], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
 	})
 	add(s.BadAnswers, func(i int) Action { return Action{What: Answer, How: answerHows[i%len(answerHows)]} })
+	add(s.Quorums, func(i int) Action { return away(Action{What: Quorum, How: []string{"killed", "stopped"}[i%2]}) })
 	slices.SortStableFunc(p.Actions, func(a, b Action) int { return cmp.Compare(a.After, b.After) })
 }
 

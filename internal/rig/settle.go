@@ -3,14 +3,11 @@ package rig
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/rig/history"
 )
@@ -32,7 +29,10 @@ func (s *System) settle(ctx context.Context, p *Plan) error {
 	if ctx.Err() != nil {
 		return err // else what is left is found, and judged
 	}
-	for _, name := range []string{"INTAKE", "RELAY", "RESULTS", "DLQ"} {
+	if err := s.replicated(); err != nil {
+		return err
+	}
+	for _, name := range streams() {
 		if err := s.find(ctx, name); err != nil {
 			return err
 		}
@@ -46,19 +46,12 @@ func (s *System) settle(ctx context.Context, p *Plan) error {
 
 // find writes down each message of a stream.
 func (s *System) find(ctx context.Context, name string) error {
-	stream, err := s.js.Stream(ctx, name)
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", name, err)
-	}
 	for seq := uint64(1); ; seq++ {
-		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">"))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return nil
+		msg, err := s.stored(ctx, name, seq)
+		if msg == nil || err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("read stream %s: %w", name, err)
-		}
-		seq = msg.Sequence
+		seq = msg.Seq
 		s.Log.Add(history.Event{Kind: history.Found, Job: lastToken(msg.Subject), Subject: msg.Subject, Stream: name, Seq: seq, Record: msg.Data})
 	}
 }

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"math"
+	"time"
 
 	"tandem/internal/rig/host"
 )
@@ -28,6 +29,18 @@ func RealStorm(share float64) Shape {
 	}
 }
 
+// ClusterStorm is the storm on three servers of NATS of which one, or two at a time, are lost: a share of 1 has 600 jobs on no-op engines.
+func ClusterStorm(share float64) Shape {
+	n := scale(share)
+	return Shape{
+		Jobs: n(600, 40), Models: RealStorm(0).Models, BatchSize: n(40, 10), Callers: 4,
+		Kills: n(20, 2), NATSKills: n(20, 2), Quorums: n(3, 0), CallerKills: n(4, 0), Freezes: n(2, 0),
+		Cancels: n(12, 1), Expiring: n(20, 0), Singles: n(20, 2),
+		Away:        [2]time.Duration{time.Second, 5 * time.Second},
+		PromptWords: [2]int{5, 60}, Tokens: [2]int{1, 24},
+	}
+}
+
 // scale takes a share of a number, of which there are at least so many.
 func scale(share float64) func(n, atLeast int) int {
 	return func(n, atLeast int) int { return max(atLeast, int(math.Round(share*float64(n)))) }
@@ -36,6 +49,13 @@ func scale(share float64) func(n, atLeast int) int {
 // NoopSystem is the system of a [NoopStorm].
 func NoopSystem(dir string, p *host.Programs) Options {
 	return Options{Dir: dir, Programs: p, Models: NoopStorm(0).Models, Each: 2, Nodes: 1, Slots: 2, NumCtx: 4096}
+}
+
+// ClusterSystem is the system of a [ClusterStorm].
+func ClusterSystem(dir string, p *host.Programs) Options {
+	o := NoopSystem(dir, p)
+	o.Nodes, o.Each, o.PerToken = 3, 1, time.Millisecond
+	return o
 }
 
 // RealSystem is the system of a [RealStorm]: an Ollama on both sides for the first model, a llama-server on both for the second.

@@ -130,8 +130,12 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 		})
 	case Engine:
 		wg.Go(func() { s.killEngine(ctx, m) })
-	case NATS, Stop:
-		s.restartNATS(ctx, a)
+	case NATS, Stop, Quorum:
+		if s.cluster == nil {
+			s.loseNodes(ctx, a)
+			break
+		}
+		wg.Go(func() { s.loseNodes(ctx, a) }) // the others are to go on meanwhile
 	case Caller:
 		s.killCaller(a.Target)
 	case Wire:
@@ -164,35 +168,6 @@ func (s *System) killEngine(ctx context.Context, m *machine) {
 		return
 	}
 	s.Log.Add(history.Event{Kind: history.Healed, Process: m.Name(), Note: "started again"})
-}
-
-// restartNATS ends a server, of a cluster every other time the leader, and starts it on its store.
-func (s *System) restartNATS(ctx context.Context, a Action) {
-	s.natsMu.Lock()
-	defer s.natsMu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
-	defer cancel()
-	node, which := s.nodes[a.Target%len(s.nodes)], "the only node"
-	if s.cluster != nil {
-		which = "a node"
-		if a.Target%2 == 0 {
-			if leader, err := s.cluster.StreamLeader(ctx, "INTAKE"); err == nil {
-				node, which = s.nodes[leader], "the leader"
-			}
-		}
-	}
-	s.Log.Add(history.Event{Kind: history.Fault, Process: node.Name(), Note: a.What + ": " + which})
-	var err error
-	if a.What == NATS {
-		node.Kill()
-	} else {
-		err = node.Stop(ctx)
-	}
-	if err = errors.Join(err, node.Start(ctx)); err != nil {
-		s.Log.Add(history.Event{Kind: history.Healed, Process: node.Name(), Note: "does not start again: " + err.Error()})
-		return
-	}
-	s.Log.Add(history.Event{Kind: history.Healed, Process: node.Name(), Note: "started again"})
 }
 
 // killCaller ends one of the submitters that run.

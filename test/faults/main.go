@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil
 	})
 	set.Usage = func() {
-		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
+		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [cluster] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {
@@ -69,13 +69,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		o.parts = []string{"noop", "real"}
 	}
 	storms := map[string]storm{
-		"noop": {"no-op engines", rig.NewPlan(o.seed, rig.NoopStorm(o.share)), rig.NoopSystem},
-		"real": {"Ollama and llama-server, KV states handed over", rig.NewPlan(o.seed, rig.RealStorm(o.share)), rig.RealSystem},
+		"noop":    {"no-op engines", rig.NewPlan(o.seed, rig.NoopStorm(o.share)), rig.NoopSystem},
+		"cluster": {"three nodes of NATS", rig.NewPlan(o.seed, rig.ClusterStorm(o.share)), rig.ClusterSystem},
+		"real":    {"Ollama and llama-server, KV states handed over", rig.NewPlan(o.seed, rig.RealStorm(o.share)), rig.RealSystem},
 	}
 	for _, part := range o.parts {
 		s, ok := storms[part]
 		if !ok && part != "mutants" {
-			return fmt.Errorf("nothing is named %q; there are noop, real and mutants", part)
+			return fmt.Errorf("nothing is named %q; there are noop, real, cluster and mutants", part)
 		}
 		if o.print && ok {
 			if err := s.plan.Print(stdout); err != nil {
