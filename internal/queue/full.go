@@ -37,8 +37,11 @@ func (c *Conn) full(ctx context.Context, bytes int, why string) error {
 		return jobs.ErrQueueFull
 	}
 	info := s.CachedInfo() // asked for this instant
-	leaving, err := c.leaving(ctx)
 	f := fullness{info.State, info.Config, info.TimeStamp, uint64(bytes), why == tooLarge}
+	if f.hasRoom() { // again
+		return f.err(true)
+	}
+	leaving, err := c.leaving(ctx)
 	return f.err(leaving || err != nil)
 }
 
@@ -72,6 +75,14 @@ type fullness struct {
 	at      time.Time // of the state, on the server's clock
 	bytes   uint64    // of the job
 	byBytes bool      // it is the limit on bytes that keeps the job out
+}
+
+// hasRoom reports whether jobs have left since the refusal.
+func (f fullness) hasRoom() bool {
+	if f.byBytes {
+		return f.state.Bytes+f.bytes <= uint64(f.config.MaxBytes)
+	}
+	return f.state.Msgs < uint64(f.config.MaxMsgs)
 }
 
 // err says how full the intake is, and when to try again if jobs leave it.

@@ -140,7 +140,7 @@ func TestBatchTellsThatItWaits(t *testing.T) {
 	var told atomic.Int32
 	worker := make(chan struct{})
 	c.OnFull = func(err error) {
-		if !errors.Is(err, jobs.ErrQueueFull) || !strings.Contains(err.Error(), "2 jobs wait") {
+		if !errors.Is(err, jobs.ErrQueueFull) || !strings.Contains(err.Error(), "jobs wait, the limit is 2") {
 			t.Errorf("told %v", err)
 		}
 		if told.Add(1) == 1 {
