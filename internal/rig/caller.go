@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"tandem/internal/rig/history"
 	"tandem/internal/rig/host"
@@ -91,9 +92,12 @@ func (c *caller) run(ctx context.Context, args ...string) (code int, output stri
 }
 
 const (
-	exitDone     = 0
-	exitDegraded = 3  // some jobs did not succeed
-	exitKilled   = -1 // by a signal
+	exitDone        = 0
+	exitDegraded    = 3  // some jobs did not succeed
+	exitUnreachable = 4  // NATS is away
+	exitKilled      = -1 // by a signal
+
+	callAgain = 200 * time.Millisecond // after NATS was away
 )
 
 func (c *caller) batch(ctx context.Context, b Batch) error {
@@ -127,12 +131,14 @@ func (c *caller) batch(ctx context.Context, b Batch) error {
 		case exitDone, exitDegraded:
 			cancels()
 			return c.told(out)
+		case exitUnreachable:
+			if err := c.pause(ctx); err != nil {
+				return err
+			}
+			more = c.again(out, b)
 		case exitKilled:
 			c.s.Log.Add(history.Event{Kind: history.Healed, Process: c.name, Note: "resumed"})
-			more = []string{"--resume"} // whether anything was submitted or not
-			if _, err := os.Stat(filepath.Join(out, "batch.manifest.json")); err != nil {
-				more = []string{"--batch", b.Name}
-			}
+			more = c.again(out, b)
 		default:
 			return fmt.Errorf("%s: submitter batch ended with code %d: %s", c.name, code, lastLine(output))
 		}
@@ -169,20 +175,51 @@ func (c *caller) tell(record []byte) {
 	}
 }
 
-// single submits one job and waits for it.
-func (c *caller) single(ctx context.Context, j Job) error {
-	code, output, err := c.run(ctx, "--quiet", "submit", "--json", "--timeout", "10m", "--model", j.Model, "--temperature", fmt.Sprint(j.Temperature),
-		"--num-predict", strconv.Itoa(j.Tokens), "--seed", strconv.FormatInt(j.Seed, 10), j.Prompt)
-	if err != nil {
-		return err
+// again is what the submitter is told to go on with a batch, of which it may have begun nothing.
+func (c *caller) again(out string, b Batch) []string {
+	if _, err := os.Stat(filepath.Join(out, "batch.manifest.json")); err != nil {
+		return []string{"--batch", b.Name}
 	}
-	for line := range strings.Lines(output) {
-		if strings.HasPrefix(line, `{"v":`) {
-			c.tell([]byte(line))
-			return nil
+	return []string{"--resume"}
+}
+
+// pause is that of somebody who finds NATS away.
+func (c *caller) pause(ctx context.Context) error {
+	select {
+	case <-time.After(callAgain):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// single submits one job and waits for it, again if NATS is away.
+func (c *caller) single(ctx context.Context, j Job) error {
+	for {
+		args := []string{
+			"--quiet", "--json", "submit", "--timeout", "10m", "--model", j.Model, "--temperature", fmt.Sprint(j.Temperature),
+			"--num-predict", strconv.Itoa(j.Tokens), "--seed", strconv.FormatInt(j.Seed, 10), j.Prompt,
+		}
+		if id := c.s.r.job(j.Marker); id != "" {
+			args = []string{"--quiet", "--json", "await", "--timeout", "10m", id}
+		}
+		code, output, err := c.run(ctx, args...)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(output) {
+			if strings.HasPrefix(line, `{"v":`) {
+				c.tell([]byte(line))
+				return nil
+			}
+		}
+		if code != exitUnreachable {
+			return fmt.Errorf("%s: submitter %s ended with code %d and printed no result: %s", c.name, args[2], code, lastLine(output))
+		}
+		if err := c.pause(ctx); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("%s: submitter submit ended with code %d and printed no result: %s", c.name, code, lastLine(output))
 }
 
 // cancels cancels the jobs of a batch that are to be, each as soon as it was accepted. What it returns waits for that.
