@@ -33,7 +33,7 @@ func RealStorm(share float64) Shape {
 func ClusterStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
-		Jobs: n(600, 40), Models: RealStorm(0).Models, BatchSize: n(40, 10), Callers: 4,
+		Jobs: n(600, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
 		Kills: n(20, 2), NATSKills: n(20, 2), Quorums: n(3, 0), CallerKills: n(4, 0), Freezes: n(2, 0),
 		Cancels: n(12, 1), Expiring: n(20, 0), Singles: n(20, 2),
 		Away:        [2]time.Duration{time.Second, 5 * time.Second},
@@ -54,7 +54,7 @@ func NoopSystem(dir string, p *host.Programs) Options {
 // ClusterSystem is the system of a [ClusterStorm].
 func ClusterSystem(dir string, p *host.Programs) Options {
 	o := NoopSystem(dir, p)
-	o.Nodes, o.Each, o.PerToken = 3, 1, time.Millisecond
+	o.Nodes, o.Models, o.PerToken = 3, ClusterStorm(0).Models, time.Millisecond
 	return o
 }
 
