@@ -20,8 +20,15 @@ const (
 	batchAbsent = 5 * time.Minute  // the same for a batch: a server may take minutes to shut down
 )
 
-// inboxPrefix begins every subject that a copy of a result may be sent to.
-const inboxPrefix = nats.InboxPrefix
+const (
+	inboxPrefix = nats.InboxPrefix // begins every subject that a copy of a result may be sent to
+	maxInbox    = 1024             // bytes of such a subject: the server ends a connection on which a line of the protocol is too long
+)
+
+// isInbox reports whether a copy of a result may be sent to a subject.
+func isInbox(subject string) bool {
+	return strings.HasPrefix(subject, inboxPrefix) && len(subject) <= maxInbox && !strings.ContainsAny(subject, "*> \t\r\n")
+}
 
 // Client submits jobs and awaits their results for one user. It may be used by several goroutines.
 type Client struct {
@@ -115,8 +122,8 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 	}
 	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.ID), Data: data, Header: nats.Header{}}
 	if replyTo != "" {
-		if !strings.HasPrefix(replyTo, inboxPrefix) || strings.ContainsAny(replyTo, "*> \t\r\n") {
-			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s", replyTo, inboxPrefix)
+		if !isInbox(replyTo) {
+			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s and has at most %d bytes", replyTo, inboxPrefix, maxInbox)
 		}
 		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
 	}
@@ -160,7 +167,6 @@ func (c *Conn) checkAccepted(ctx context.Context, j *jobs.Job) (verdict, err err
 // refusal finds out why the intake refused a job of so many bytes: because it is there, because the intake is full,
 // or because the server cannot store it. The server gives all of them the same code.
 func (c *Conn) refusal(ctx context.Context, j *jobs.Job, bytes int, refused error) (again bool, verdict, err error) {
-	const storeFailed = 10077
 	api, _ := errors.AsType[*jetstream.APIError](refused)
 	if api.ErrorCode != storeFailed {
 		return false, refusedBy(refused), nil

@@ -289,6 +289,9 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	}
 	_ = json.Unmarshal(d.msg.Data, &record) // as far as it goes
 	j := &jobs.Job{ID: d.address.JobID, User: cmp.Or(record.User, record.Job.User), Batch: cmp.Or(record.Batch, record.Job.Batch), Model: model}
+	if max(len(j.User), len(j.Batch)) > jobs.MaxName { // nobody's names, and perhaps more than a message may hold
+		j.User, j.Batch = "", ""
+	}
 	err := d.w.c.Bury(ctx, stage, model, token, DeadLetter{
 		Code: jobs.CodeInvalid, Message: cause.Error(), User: j.User, Batch: j.Batch, Attempts: d.delivered,
 		Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,

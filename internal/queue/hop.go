@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -74,8 +73,8 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 // copyToInbox sends a result to a core NATS inbox. Anything but an inbox is a subject that somebody
 // else may be listening to for another reason.
 func (c *Conn) copyToInbox(inbox string, data []byte) {
-	if !strings.HasPrefix(inbox, "_INBOX.") || strings.ContainsAny(inbox, "*> \t\r\n") {
-		c.log.Warn("reply subject refused: it does not begin with _INBOX.", "subject", fmt.Sprintf("%.60q", inbox))
+	if !isInbox(inbox) {
+		c.log.Warn("reply subject refused: it is no inbox, which begins with _INBOX. and is short", "subject", fmt.Sprintf("%.60q", inbox))
 		return
 	}
 	if err := c.nc.Publish(inbox, data); err != nil {
