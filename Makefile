@@ -13,6 +13,9 @@ SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 # What checks deploy/: systemd's own check of units (macOS has plutil for plists), and a certificate authority.
 DEPLOY_NEEDS := openssl $(if $(filter Linux,$(shell uname -s)),systemd-analyze)
 
+# What the tests of lost power and of separate hosts use. They also need root, and say so where they have none.
+HOST_NEEDS := $(if $(filter Linux,$(shell uname -s)),ip tc ss mkfs.ext4 losetup fsfreeze)
+
 # Two packages at a time, on any machine: real engines and time limits share the cores with the race detector.
 GOTEST := go test -p 2
 
@@ -30,7 +33,7 @@ nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/
 
 .PHONY: test
 test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
-	@tools/needs.sh cc chromium $(DEPLOY_NEEDS)
+	@tools/needs.sh cc chromium $(DEPLOY_NEEDS) $(HOST_NEEDS)
 	$(GOTEST) -race -timeout 15m ./...
 
 .PHONY: test-short

@@ -10,6 +10,9 @@ package() {
     apt/c++) echo g++ ;;
     apt/node) echo nodejs ;;
     apt/systemd-analyze) echo systemd ;;
+    apt/ip | apt/tc | apt/ss) echo iproute2 ;;
+    apt/mkfs.ext4) echo e2fsprogs ;;
+    apt/losetup | apt/fsfreeze) echo "util-linux mount" ;;
     brew/npm) echo node ;;
     brew/chromium) echo google-chrome ;;
     apt/chromium | apt/npm | apt/openssl | apt/shellcheck | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
@@ -20,6 +23,7 @@ package() {
 # there reports whether a command exists. For chromium its relatives do, too, and a Mac's are no commands (as in test/pages).
 there() {
   local names=("$1") name
+  PATH=$PATH:/usr/sbin:/sbin # where some live, out of an ordinary user's way
   [ "$1" != chromium ] || names+=(chromium-browser google-chrome google-chrome-stable
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" /Applications/Chromium.app/Contents/MacOS/Chromium)
   for name in "${names[@]}"; do
