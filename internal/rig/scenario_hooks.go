@@ -11,9 +11,9 @@ import (
 
 // hooks are where a scenario takes a hand in what passes. A storm has none. They are called from several goroutines.
 type hooks struct {
-	programs func(process string) *host.Programs                                 // that a worker or a caller is started from; nil: those of the system
-	call     func(m *machine, e *tap.Exchange, marker string) (tap.Answer, bool) // about each request to an engine, once it is recorded; marker is empty if it computes for no job
-	wire     func(process string, op *tap.Op) tap.Verdict                        // about each operation with NATS, before it is recorded; what does not pass is not
+	programs func(process string) *host.Programs                                            // that a worker or a caller is started from; nil: those of the system
+	call     func(s *System, m *machine, e *tap.Exchange, marker string) (tap.Answer, bool) // about each request to an engine, once it is recorded; marker is empty if it computes for no job
+	wire     func(s *System, process string, op *tap.Op) tap.Verdict                        // about each operation with NATS, before it is recorded; what does not pass is not
 }
 
 func (s *System) programs(process string) *host.Programs {
@@ -37,7 +37,7 @@ func (s *System) hookedCalls(m *machine) func(*tap.Exchange) tap.Answer {
 		if callPaths[e.Request.URL.Path] {
 			marker = markerOf(e.Body)
 		}
-		if own, wanted := s.hooks.call(m, e, marker); wanted {
+		if own, wanted := s.hooks.call(s, m, e, marker); wanted {
 			own.Answered = a.Answered
 			return own
 		}
@@ -51,7 +51,7 @@ func (s *System) hookedWire(process string, on func(*tap.Op, int) tap.Verdict) f
 		return on
 	}
 	return func(op *tap.Op, node int) tap.Verdict {
-		if v := s.hooks.wire(process, op); v != tap.Pass {
+		if v := s.hooks.wire(s, process, op); v != tap.Pass {
 			return v
 		}
 		return on(op, node)

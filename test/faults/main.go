@@ -37,6 +37,8 @@ type options struct {
 	only  []string // names of mutants; all if there is none
 	print bool
 	race  bool
+
+	scenarios []string // names of those to play; all if there is none
 }
 
 // errBroken says that a promise was not kept.
@@ -55,8 +57,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		o.only = append(o.only, name)
 		return nil
 	})
+	set.Func("scenario", "with scenarios: only this one; may be repeated", func(name string) error {
+		o.scenarios = append(o.scenarios, name)
+		return nil
+	})
 	set.Usage = func() {
-		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [cluster] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
+		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [cluster] [power] [scenarios] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; scenarios are what a storm does not bring about; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {
@@ -71,12 +77,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	storms := map[string]storm{
 		"noop":    {"no-op engines", rig.NewPlan(o.seed, rig.NoopStorm(o.share)), rig.NoopSystem},
 		"cluster": {"three nodes of NATS", rig.NewPlan(o.seed, rig.ClusterStorm(o.share)), rig.ClusterSystem},
+		"power":   {"NATS whose machine loses power", rig.NewPlan(o.seed, rig.PowerStorm(o.share)), rig.PowerSystem},
 		"real":    {"Ollama and llama-server, KV states handed over", rig.NewPlan(o.seed, rig.RealStorm(o.share)), rig.RealSystem},
 	}
 	for _, part := range o.parts {
 		s, ok := storms[part]
-		if !ok && part != "mutants" {
-			return fmt.Errorf("nothing is named %q; there are noop, real, cluster and mutants", part)
+		if !ok && part != "mutants" && part != "scenarios" {
+			return fmt.Errorf("nothing is named %q; there are noop, real, cluster, power, scenarios and mutants", part)
 		}
 		if o.print && ok {
 			if err := s.plan.Print(stdout); err != nil {
@@ -100,9 +107,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	for _, part := range o.parts {
-		if part == "mutants" {
+		switch part {
+		case "mutants":
 			err = mutants(ctx, o, programs, stdout, stderr)
-		} else {
+		case "scenarios":
+			err = scenarios(ctx, o, programs, stdout, stderr)
+		default:
 			err = storms[part].run(ctx, o.path(part), programs, stdout, stderr)
 		}
 		if err != nil {

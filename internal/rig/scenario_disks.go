@@ -1,0 +1,3 @@
+package rig
+
+func diskScenarios() []Scenario { return nil }

@@ -1,0 +1,3 @@
+package rig
+
+func versionScenarios() []Scenario { return nil }
