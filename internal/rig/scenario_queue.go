@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,12 +20,13 @@ import (
 func queueScenarios() []Scenario {
 	return []Scenario{{
 		Name: "full queue", Quick: true, Run: fullQueue,
-		What: "the intake holds 40 jobs, and a batch of 120 comes while no worker runs, with single jobs beside it",
+		What: "an operator lets the intake hold 40 jobs, and larger batches come, with single jobs beside them: once while the workers are busy, once while there are none",
 	}}
 }
 
 // refusal is what submitter submit --json says of a job that was not taken.
 type refusal struct {
+	code  int // of its exit
 	Error struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
@@ -32,11 +35,12 @@ type refusal struct {
 }
 
 func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
-	const jobs, limit = 120, 40
-	plan := scenePlan(jobs+3).split(jobs, 1, 1, 1)
-	for i := range plan.Batches[1:] {
-		plan.Batches[1+i].Single = true
-	}
+	const limit = 40
+	plan := scenePlan(120 + 60 + 4)
+	plan.split(120, 1, 60, 1, 1, 1)
+	no := plan.Batches[4:] // these are never accepted
+	plan.Batches = plan.Batches[:4]
+	plan.Batches[1].Single, plan.Batches[3].Single = true, true
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
 	o := sceneOptions(dir, p, say, 2)
@@ -49,71 +53,51 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 		}
 		return tap.Answer{}, false
 	}
-	var refused [2]refusal // without workers, and with
-	var codes [2]int
+	var busy, alone refusal
 	script := func(ctx context.Context, s *scene) error {
 		defer release()
-		stream, err := s.js.Stream(ctx, "INTAKE")
+		normal, err := s.limitIntake(ctx, limit)
 		if err != nil {
 			return err
 		}
-		config := stream.CachedInfo().Config
-		config.MaxMsgs = limit
-		if _, err := s.js.UpdateStream(ctx, config); err != nil {
+		told := s.begin(ctx, plan.Batches[0])
+		if busy, err = s.refused(ctx, plan.Batches[0], no[0].Jobs[0]); err != nil {
 			return err
 		}
-		s.Log.Add(history.Event{Kind: history.Fault, Process: s.nodes[0].Name(), Note: "limit: the intake holds 40 jobs"})
+		release()
+		if err := errors.Join(told(), s.begin(ctx, plan.Batches[1])()); err != nil {
+			return err
+		}
+
 		start, err := s.stopAll(ctx, "prefill", "decode")
 		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(s.path("single"), 0o700); err != nil {
+		told = s.begin(ctx, plan.Batches[2])
+		if alone, err = s.refused(ctx, plan.Batches[2], no[1].Jobs[0]); err != nil {
 			return err
 		}
-		told := s.begin(ctx, plan.Batches[0])
-		err = s.await(ctx, "a full intake", func() bool {
-			for _, j := range plan.Batches[0].Jobs {
-				if len(s.events(j.Marker, history.Refused)) > 0 {
-					return true
-				}
-			}
-			return false
-		})
-		if err != nil {
-			return err
-		}
-		for i := range refused {
-			if i == 1 {
-				start()
-				if err := s.awaitWorkers(); err != nil {
-					return err
-				}
-			}
-			c, err := s.caller("single", s.path("single"))
+		start()
+		for _, u := range s.workers { // they want the limit as they know it, and say how to mend it
+			err := s.await(ctx, "a worker that names the limit", func() bool {
+				return u.current().Code() == 1 && strings.Contains(u.current().Output(), "max_msgs is 40, want 20000; mend it with: nats stream edit INTAKE")
+			})
 			if err != nil {
 				return err
 			}
-			code, out, err := c.run(ctx, "--quiet", "submit", "--json", "--model", s.Models[0], plan.Batches[1+i].Jobs[0].Prompt)
-			if err := errors.Join(err, c.nats.close()); err != nil {
-				return err
-			}
-			codes[i] = code
-			for line := range strings.Lines(out) {
-				_ = json.Unmarshal([]byte(line), &refused[i]) // what else it prints is for people
-			}
 		}
-		release()
-		if err := told(); err != nil {
+		if _, err := s.limitIntake(ctx, normal); err != nil {
 			return err
 		}
-		return s.begin(ctx, plan.Batches[1:]...)()
+		return errors.Join(told(), s.begin(ctx, plan.Batches[3])())
 	}
 	return play(ctx, o, plan, script, func(s *scene) {
 		s.wantUnblamed(plan.Batches...)
-		for i, r := range refused {
-			s.want(codes[i] == 1 && r.Error.Code == "queue_full", "", "want submit %d refused with code 1 and queue_full, got %d and %+v", i, codes[i], r)
-			s.want((r.RetryAfter > 0) == (i == 1), "", "submit %d: a time to try again is due when a worker lives, got %v s: %s", i, r.RetryAfter, r.Error.Message)
+		for _, r := range []refusal{busy, alone} {
+			s.want(r.code == 1 && r.Error.Code == "queue_full", "", "want a submit refused with code 1 and queue_full, got %+v", r)
 		}
+		s.want(busy.RetryAfter >= 1, "", "want a time to try again while workers live, got %v s: %s", busy.RetryAfter, busy.Error.Message)
+		s.want(alone.RetryAfter == 0 && strings.Contains(alone.Error.Message, "start one"), "", "want no time to try again while no worker lives, got %v s: %s", alone.RetryAfter, alone.Error.Message)
 		for _, b := range plan.Batches {
 			for _, j := range b.Jobs {
 				hops := map[history.Kind]int{}
@@ -126,4 +110,42 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 			}
 		}
 	})
+}
+
+// limitIntake has the intake take so many jobs, as an operator does, and returns how many it took before.
+func (s *scene) limitIntake(ctx context.Context, jobs int64) (before int64, err error) {
+	stream, err := s.js.Stream(ctx, "INTAKE")
+	if err != nil {
+		return 0, err
+	}
+	config := stream.CachedInfo().Config
+	before, config.MaxMsgs = config.MaxMsgs, jobs
+	s.Log.Add(history.Event{Kind: history.Fault, Process: s.nodes[0].Name(), Note: fmt.Sprintf("limit: the intake holds %d jobs", jobs)})
+	_, err = s.js.UpdateStream(ctx, config)
+	return before, err
+}
+
+// refused waits until a batch's submitter meets a full intake, and submits a single job then, which is to be refused as well.
+func (s *scene) refused(ctx context.Context, b Batch, j Job) (r refusal, err error) {
+	err = s.await(ctx, "a full intake", func() bool {
+		return slices.ContainsFunc(b.Jobs, func(j Job) bool { return len(s.events(j.Marker, history.Refused)) > 0 })
+	})
+	if err != nil {
+		return r, err
+	}
+	dir := s.path("refused-" + j.Marker)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return r, err
+	}
+	c, err := s.caller("refused-"+j.Marker, dir)
+	if err != nil {
+		return r, err
+	}
+	defer c.nats.close()
+	code, out, err := c.run(ctx, "--quiet", "submit", "--json", "--model", j.Model, j.Prompt)
+	for line := range strings.Lines(out) {
+		_ = json.Unmarshal([]byte(line), &r) // what else it prints is for people
+	}
+	r.code = code
+	return r, err
 }
