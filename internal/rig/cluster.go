@@ -130,9 +130,10 @@ func (s *System) replicated() error {
 
 // storedMsg is a message of a stream.
 type storedMsg struct {
-	Subject string `json:"subject"`
-	Seq     uint64 `json:"seq"`
-	Data    []byte `json:"data"`
+	Subject string    `json:"subject"`
+	Seq     uint64    `json:"seq"`
+	Data    []byte    `json:"data"`
+	Time    time.Time `json:"time"`
 }
 
 // stored asks the leader of a stream for the first message from a sequence on; nil if there is none. A direct get, as nats.go's GetMsg is one, is
@@ -167,4 +168,26 @@ func (s *System) stored(ctx context.Context, stream string, from uint64) (msg *s
 		return true, nil
 	})
 	return msg, err
+}
+
+// presence is what a worker said of itself last.
+type presence struct {
+	Machine, State string
+	Busy           int
+	said           time.Time // by the server's clock
+}
+
+// presences are what the workers say. The messages themselves are read: a watcher waits for ever for one that is replaced before it is delivered.
+func (s *System) presences(ctx context.Context) (list []presence, err error) {
+	for seq := uint64(1); ; seq++ {
+		msg, err := s.stored(ctx, "KV_workers", seq)
+		if msg == nil || err != nil {
+			return list, err
+		}
+		seq = msg.Seq
+		p := presence{said: msg.Time}
+		if json.Unmarshal(msg.Data, &p) == nil { // a farewell has no text
+			list = append(list, p)
+		}
+	}
 }

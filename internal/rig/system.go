@@ -276,17 +276,10 @@ func (s *System) tapped(t *tap.Tap, err error) (*tap.Tap, error) {
 // awaitWorkers waits until every worker's presence is in its bucket.
 func (s *System) awaitWorkers() error {
 	return s.until(startLimit, "every worker to be present", func(ctx context.Context) (bool, error) {
-		kv, err := s.js.KeyValue(ctx, "workers")
-		if err != nil {
-			return false, nil // not yet
-		}
-		keys, err := kv.Keys(ctx)
-		if err != nil {
-			return false, nil
-		}
 		ready := 0
-		for _, key := range keys {
-			if e, err := kv.Get(ctx, key); err == nil && strings.Contains(string(e.Value()), `"state":"ready"`) {
+		list, _ := s.presences(ctx) // there is no bucket before the first worker is there
+		for _, p := range list {
+			if p.State == "ready" {
 				ready++
 			}
 		}

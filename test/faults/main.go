@@ -38,6 +38,9 @@ type options struct {
 	print bool
 	race  bool
 
+	rounds   int      // of each measure of recovery
+	measures []string // names of those; all if there is none
+
 	scenarios []string // names of those to play; all if there is none
 }
 
@@ -53,6 +56,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	set.StringVar(&o.dir, "dir", "", "where everything of the run goes, and stays (default: a temporary folder, removed if all is well)")
 	set.BoolVar(&o.print, "print", false, "only print the jobs and faults of the seed")
 	set.BoolVar(&o.race, "race", false, "build the programs with the race detector")
+	set.IntVar(&o.rounds, "rounds", 5, "with recovery: how often each time is measured")
+	set.Func("measure", "with recovery: only this one; may be repeated", func(name string) error {
+		o.measures = append(o.measures, name)
+		return nil
+	})
 	set.Func("mutant", "with mutants: only this one; may be repeated", func(name string) error {
 		o.only = append(o.only, name)
 		return nil
@@ -62,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil
 	})
 	set.Usage = func() {
-		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [cluster] [power] [scenarios] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; scenarios are what a storm does not bring about; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
+		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [cluster] [recovery] [power] [scenarios] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; scenarios are what a storm does not bring about; recovery measures how soon work goes on after a fault; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {
@@ -82,8 +90,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	for _, part := range o.parts {
 		s, ok := storms[part]
-		if !ok && part != "mutants" && part != "scenarios" {
-			return fmt.Errorf("nothing is named %q; there are noop, real, cluster, power, scenarios and mutants", part)
+		if !ok && part != "mutants" && part != "recovery" && part != "scenarios" {
+			return fmt.Errorf("nothing is named %q; there are noop, real, cluster, recovery, power, scenarios and mutants", part)
 		}
 		if o.print && ok {
 			if err := s.plan.Print(stdout); err != nil {
@@ -112,6 +120,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			err = mutants(ctx, o, programs, stdout, stderr)
 		case "scenarios":
 			err = scenarios(ctx, o, programs, stdout, stderr)
+		case "recovery":
+			err = recovery(ctx, o, programs, stdout, stderr)
 		default:
 			err = storms[part].run(ctx, o.path(part), programs, stdout, stderr)
 		}
