@@ -21,6 +21,7 @@ type Shape struct {
 	EngineKills int
 	NATSKills   int // half of the restarts are graceful
 	Quorums     int // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
+	PowerCuts   int // of NATS and its disk
 	CallerKills int // of submitters, which are started again with --resume
 	Freezes     int // SIGSTOP, of workers, for a time that may be longer than AckWait
 	Wires       int // delays, cuts, resets, drops, narrow links
@@ -81,6 +82,7 @@ const (
 	NATS   = "nats kill"
 	Stop   = "nats stop" // gracefully
 	Quorum = "nats quorum"
+	Power  = "power loss" // of NATS and its disk
 	Caller = "caller kill"
 	Wire   = "wire"
 	Answer = "answer" // of an engine
@@ -228,6 +230,7 @@ func (p *Plan) actions(r *rand.Rand) {
 		return a
 	}
 	add(s.NATSKills, func(i int) Action { return away(Action{What: []string{NATS, Stop}[i%2]}) })
+	add(s.PowerCuts, func(int) Action { return Action{What: Power} })
 	add(s.CallerKills, func(int) Action { return Action{What: Caller} })
 	add(s.Wires, func(i int) Action {
 		return Action{What: Wire, How: wireHows[i%len(wireHows)], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}

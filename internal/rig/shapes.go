@@ -41,6 +41,16 @@ func ClusterStorm(share float64) Shape {
 	}
 }
 
+// PowerStorm is the storm on a NATS server whose machine loses power: a share of 1 has 600 jobs on no-op engines and 20 cuts.
+func PowerStorm(share float64) Shape {
+	n := scale(share)
+	return Shape{
+		Jobs: n(600, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
+		Kills: n(12, 2), PowerCuts: n(20, 2), CallerKills: n(4, 0), Cancels: n(12, 1), Singles: n(20, 2),
+		PromptWords: [2]int{5, 60}, Tokens: [2]int{1, 24},
+	}
+}
+
 // scale takes a share of a number, of which there are at least so many.
 func scale(share float64) func(n, atLeast int) int {
 	return func(n, atLeast int) int { return max(atLeast, int(math.Round(share*float64(n)))) }
@@ -55,6 +65,13 @@ func NoopSystem(dir string, p *host.Programs) Options {
 func ClusterSystem(dir string, p *host.Programs) Options {
 	o := NoopSystem(dir, p)
 	o.Nodes, o.Models, o.PerToken = 3, ClusterStorm(0).Models, time.Millisecond
+	return o
+}
+
+// PowerSystem is the system of a [PowerStorm]. It needs what [power.Possible] asks for.
+func PowerSystem(dir string, p *host.Programs) Options {
+	o := NoopSystem(dir, p)
+	o.Disk, o.Models, o.PerToken = true, PowerStorm(0).Models, time.Millisecond
 	return o
 }
 

@@ -136,6 +136,8 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 			break
 		}
 		wg.Go(func() { s.loseNodes(ctx, a) }) // the others are to go on meanwhile
+	case Power:
+		s.losePower(ctx)
 	case Caller:
 		s.killCaller(a.Target)
 	case Wire:

@@ -17,6 +17,7 @@ import (
 	"tandem/internal/rig/engines"
 	"tandem/internal/rig/history"
 	"tandem/internal/rig/host"
+	"tandem/internal/rig/power"
 	"tandem/internal/rig/tap"
 )
 
@@ -31,6 +32,7 @@ type Options struct {
 	Slots       int  // of each engine
 	NumCtx      int
 	PerToken    time.Duration                    // of no-op engines
+	Disk        bool                             // the store of NATS is on a disk that can lose power
 	SpoilStates bool                             // KV states are altered on their way
 	Say         func(format string, args ...any) // progress; may be nil
 
@@ -50,6 +52,8 @@ type System struct {
 
 	nodes   []*host.NATS
 	cluster *host.Cluster // nil with one node
+	disk    *power.Disk   // nil if there is none that can lose power
+	cuts    int           // of its power
 	natsMu  sync.Mutex    // one restart at a time
 	nc      *nats.Conn    // the rig's own, to look
 	js      jetstream.JetStream
@@ -120,6 +124,11 @@ func (s *System) startNATS() (err error) {
 		}
 		s.nodes = s.cluster.Nodes()
 	} else {
+		if s.Disk {
+			if err := s.newDisk(ctx); err != nil {
+				return err
+			}
+		}
 		node, err := host.StartNATS(ctx, s.Programs, host.NATSOptions{Name: "nats", Dir: s.path("nats")})
 		if err != nil {
 			return err
@@ -331,6 +340,9 @@ func (s *System) Stop() error {
 	}
 	for _, n := range s.nodes {
 		n.Kill()
+	}
+	if s.disk != nil {
+		errs = append(errs, s.disk.Close())
 	}
 	errs = append(errs, s.Log.Flush())
 	if err := s.file.Close(); !errors.Is(err, os.ErrClosed) {
