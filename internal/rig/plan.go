@@ -225,7 +225,7 @@ func (p *Plan) actions(r *rand.Rand) {
 	add(s.EngineKills, func(int) Action { return Action{What: Engine} })
 	away := func(a Action) Action {
 		if s.Away[1] > 0 {
-			a.For = s.Away[0] + time.Duration(r.Int64N(int64(s.Away[1]-s.Away[0])+1))
+			a.For = (s.Away[0] + time.Duration(r.Int64N(int64(s.Away[1]-s.Away[0])+1))).Round(time.Millisecond)
 		}
 		return a
 	}
