@@ -243,6 +243,23 @@ func TestAwaitOverBrokenConnection(t *testing.T) {
 	}
 }
 
+// ending is a context whose time is up when the test says so.
+type ending struct {
+	context.Context
+	over chan struct{}
+}
+
+func (e ending) Done() <-chan struct{} { return e.over }
+
+func (e ending) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // Patience ends on time even when NATS does not answer.
 func TestAwaitWithoutNATS(t *testing.T) {
 	t.Parallel()
@@ -250,8 +267,7 @@ func TestAwaitWithoutNATS(t *testing.T) {
 	c := r.client()
 	j := testJob(jobs.Batch)
 	r.submit(j)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx := ending{t.Context(), make(chan struct{})}
 	awaited := make(chan error, 1)
 	go func() {
 		_, err := c.Await(ctx, j.ID)
@@ -259,10 +275,11 @@ func TestAwaitWithoutNATS(t *testing.T) {
 	}()
 	r.eventually("the await", func() bool { return r.state(StreamResults).Consumers == 1 })
 	r.server.Stop()
-	<-ctx.Done()
+	r.eventually("connection lost", func() bool { return !r.nc.IsConnected() })
 	begun := time.Now()
+	close(ctx.over)
 	wantError(t, <-awaited, jobs.CodeTimeout, j.ID, "connection to NATS is lost")
-	if late := time.Since(begun); late > 3*time.Second {
+	if late := time.Since(begun); late > absentLimit/2 {
 		t.Errorf("Await returned %v after its context ended", late)
 	}
 }
@@ -369,7 +386,11 @@ func TestAwaitGoesByTheServersClock(t *testing.T) {
 			r.submit(j)
 			conn := r.connect()
 			conn.js = otherTime{conn.js, tt.ahead}
-			ctx, cancel := context.WithTimeout(t.Context(), 4*awaitLook)
+			limit := enough
+			if !tt.ends {
+				limit = 4 * awaitLook
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			res, err := NewClient(conn, "user").Await(ctx, j.ID)
 			if ended := err == nil && res.Status == jobs.Expired; ended != tt.ends {

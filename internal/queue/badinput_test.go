@@ -17,7 +17,7 @@ import (
 func TestLongInbox(t *testing.T) {
 	r := newRig(t)
 	r.copyToInbox("_INBOX."+strings.Repeat("x", 10_000), []byte("{}"))
-	if err := r.nc.FlushTimeout(5 * time.Second); err != nil {
+	if err := r.nc.FlushTimeout(enough); err != nil {
 		t.Error(err)
 	}
 	if n := r.nc.Stats().Reconnects; n != 0 || !r.nc.IsConnected() {
@@ -47,7 +47,7 @@ func TestUnreadableRecordsAreBuried(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.start(jobs.RoleDecode, 1, answer)
-			msg, err := sub.NextMsg(5 * time.Second)
+			msg, err := sub.NextMsg(enough)
 			if err != nil {
 				t.Fatalf("no dead letter: %v", err)
 			}

@@ -83,8 +83,8 @@ func TestResume(t *testing.T) {
 		t.Fatalf("%d jobs were published, want 37", n)
 	}
 	var done book
+	r.startPrefill(2, done.note(passOn))
 	r.start(jobs.RoleDecode, 2, done.note(answer))
-	r.start(jobs.RolePrefill, 2, done.note(passOn))
 	r.eventually("37 results", func() bool { return r.waiting(StreamResults) == 37 && r.waiting(StreamRelay) == 0 })
 	if err := r.server.Restart(t.Context()); err != nil {
 		t.Fatal(err)

@@ -41,8 +41,8 @@ func TestCancelQueued(t *testing.T) {
 	}
 	// The workers that come later find nothing to do.
 	var done book
+	r.startPrefill(1, done.note(passOn))
 	r.start(jobs.RoleDecode, 1, done.note(answer))
-	r.start(jobs.RolePrefill, 1, done.note(passOn))
 	last := testJob(jobs.Batch)
 	r.submit(last)
 	r.result(last)

@@ -211,15 +211,15 @@ func TestResult(t *testing.T) {
 	wantError(t, err, jobs.CodeInvalid, "unknown")
 
 	atPrefill, goOn, atDecode := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	r.startPrefill(1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		close(atPrefill)
+		<-goOn
+		return passOn(ctx, task)
+	})
 	decode := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		close(atDecode)
 		<-goOn
 		return answer(ctx, task)
-	})
-	r.start(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
-		close(atPrefill)
-		<-goOn
-		return passOn(ctx, task)
 	})
 	<-atPrefill
 	result(string(PlacePrefill))

@@ -28,8 +28,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 	for _, s := range servers {
 		urls = append(urls, s.URL())
 	}
-	r := &rig{t: t, server: servers[0], urls: strings.Join(urls, ","), replicas: 3, timing: quick()}
-	r.timing.AckWait, r.timing.InProgressEvery = 4*time.Second, 400*time.Millisecond
+	r := &rig{t: t, server: servers[0], urls: strings.Join(urls, ","), replicas: 3, timing: lively()}
 	r.Conn = r.connect()
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)

@@ -255,7 +255,7 @@ func runServer(t *testing.T, opts *server.Options) (url string) {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(enough) {
 		t.Fatal("the server does not start")
 	}
 	return s.ClientURL()

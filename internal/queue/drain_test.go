@@ -95,7 +95,7 @@ func TestDrainWithLostAcknowledgement(t *testing.T) {
 	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t, ackWait(5*time.Second))
 			run, stage := answer, jobs.StageDecode
 			if role == jobs.RolePrefill {
 				run, stage = passOn, jobs.StagePrefill
@@ -185,7 +185,7 @@ func TestCancelInMidRun(t *testing.T) {
 			if first, err := r.PublishResult(t.Context(), end, ""); err != nil || !first {
 				t.Fatalf("publish result: first = %t, %v", first, err)
 			}
-			if _, err := r.nc.Request(jobs.CancelSubject(j.ID), nil, 10*time.Second); err != nil {
+			if _, err := r.nc.Request(jobs.CancelSubject(j.ID), nil, enough); err != nil {
 				t.Fatalf("cancel: %v", err)
 			}
 			select {
@@ -275,7 +275,7 @@ func TestDeadline(t *testing.T) {
 	passed := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(-time.Minute) })
 	r.relay(passed)
 	r.result(passed)
-	soon := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(3 * time.Second) }) // for a busy machine to fetch it
+	soon := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(5 * time.Second) }) // for a busy machine to fetch it
 	r.relay(soon)
 	for _, res := range r.results(passed, soon) {
 		if res.Status != jobs.Expired || res.Error.Code != jobs.CodeDeadline {

@@ -24,7 +24,7 @@ func TestCrashBeforeAcknowledgement(t *testing.T) {
 	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t, ackWait(5*time.Second))
 			var done book
 			goOn := make(chan struct{})
 			run := map[jobs.Stage]func(context.Context, *jobs.Task) (jobs.Outcome, error){
@@ -34,16 +34,21 @@ func TestCrashBeforeAcknowledgement(t *testing.T) {
 					return answer(ctx, task)
 				},
 			}
-			other := jobs.RoleDecode
 			if role == jobs.RoleDecode {
-				other = jobs.RolePrefill
+				r.startPrefill(1, done.note(passOn))
 			}
-			r.start(other, 1, done.note(run[other]))
 			var once sync.Once
 			for range 2 { // the first to get the job dies, the other one finds the work done
 				s := r.prepare(role, 1, done.note(run[role]))
 				s.published = func(string) { once.Do(s.kill) }
-				s.begin()
+				if role == jobs.RolePrefill {
+					r.beginPrefill(s)
+				} else {
+					s.begin()
+				}
+			}
+			if role == jobs.RolePrefill {
+				r.start(jobs.RoleDecode, 1, done.note(run[jobs.RoleDecode]))
 			}
 			j := testJob(jobs.Batch)
 			r.submit(j)
@@ -60,7 +65,7 @@ func TestCrashBeforeAcknowledgement(t *testing.T) {
 
 func TestWorkerDiesInMidJob(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, ackWait(2*time.Second))
 	var done book
 	begun := make(chan struct{})
 	first := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
@@ -69,25 +74,25 @@ func TestWorkerDiesInMidJob(t *testing.T) {
 		return jobs.Outcome{}, ctx.Err()
 	}))
 	j := testJob(jobs.Batch)
+	relayed := time.Now()
 	r.relay(j)
 	<-begun
 	first.kill()
-	died := time.Now()
 	r.start(jobs.RoleDecode, 1, done.note(answer))
 	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 2 {
 		t.Errorf("result = %+v", res)
 	}
-	if took := time.Since(died); took < r.timing.AckWait/2 || took > r.timing.AckWait+2*time.Second {
-		t.Errorf("redelivered after %v, want about %v", took, r.timing.AckWait)
+	if took := time.Since(relayed); took < r.timing.AckWait {
+		t.Errorf("delivered twice within %v, want %v between the two", took, r.timing.AckWait)
 	}
 }
 
 func TestLongJobIsKept(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, ackWait(5*time.Second))
 	var done book
 	long := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
-		life, end := time.NewTicker(100*time.Millisecond), time.After(5*r.timing.AckWait/2)
+		life, end := time.NewTicker(100*time.Millisecond), time.After(2*r.timing.AckWait)
 		defer life.Stop()
 		for {
 			select {
@@ -101,7 +106,7 @@ func TestLongJobIsKept(t *testing.T) {
 		}
 	}
 	for range 2 {
-		r.start(jobs.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.Patience = time.Second })
+		r.start(jobs.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.Patience = r.timing.AckWait })
 	}
 	j := testJob(jobs.Batch)
 	r.relay(j)
@@ -115,20 +120,20 @@ func TestLongJobIsKept(t *testing.T) {
 func TestSilentEngine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	impatient := func(c *WorkerConfig) { c.Patience = 300 * time.Millisecond }
+	impatient := func(c *WorkerConfig) { c.Patience = time.Second }
 	silent := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		<-ctx.Done()
 		return jobs.Outcome{}, ctx.Err()
 	}
 	var prefills, decodes book
-	r.start(jobs.RolePrefill, 2, prefills.note(silent), impatient)
+	r.startPrefill(2, prefills.note(silent), impatient)
 	r.start(jobs.RoleDecode, 4, decodes.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		switch task.Job.CustomID {
 		case "silent":
 			return silent(ctx, task)
 		case "expected":
-			task.Expect(2 * time.Second)
-			<-time.After(time.Second)
+			task.Expect(enough)
+			<-time.After(2 * time.Second)
 		}
 		return answer(ctx, task)
 	}), impatient)
@@ -166,7 +171,7 @@ func TestPermanentErrors(t *testing.T) {
 		return jobs.Outcome{}, jobs.Errorf(jobs.CodeContextOverflow, "too long")
 	}
 	var done book
-	r.start(jobs.RolePrefill, 1, done.note(refuse))
+	r.startPrefill(1, done.note(refuse))
 	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		if task.Job.CustomID == "refuse" {
 			return refuse(ctx, task)
@@ -209,7 +214,7 @@ func (r *rig) deliver(role jobs.Stage, times int) {
 		r.t.Fatal(err)
 	}
 	for range times {
-		msg, err := c.Next(jetstream.FetchMaxWait(5 * time.Second))
+		msg, err := c.Next(jetstream.FetchMaxWait(enough))
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -232,8 +237,8 @@ func TestBuryBeforeExecuting(t *testing.T) {
 	r.submit(lame)
 	r.deliver(jobs.RolePrefill, jobs.MaxAttempts(jobs.StagePrefill))
 	var prefills, decodes book
+	r.startPrefill(1, prefills.note(passOn))
 	r.start(jobs.RoleDecode, 1, decodes.note(answer))
-	r.start(jobs.RolePrefill, 1, prefills.note(passOn))
 	found := r.results(poison, lame)
 	if res := found[0]; res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || res.Attempts.Decode != 3 {
 		t.Errorf("result = %+v, error %+v", res, res.Error)
@@ -400,7 +405,7 @@ func TestDeletedConsumer(t *testing.T) {
 // is not to blame.
 func TestLostConnectionIsNoBlame(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()})
+	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()}, ackWait(3*time.Second))
 	var done book
 	begun, goOn := make(chan struct{}, 2), make(chan struct{})
 	r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {

@@ -62,7 +62,7 @@ func TestRefusedResultIsNoBlame(t *testing.T) {
 // A result that NATS does not take for a while is published when it does, without another run.
 func TestResultWaitsForNATS(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, ackWait(2*time.Second))
 	var done book
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	s := r.prepare(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
@@ -116,7 +116,7 @@ func TestUnansweredLookIsNoBlame(t *testing.T) {
 // A link over which nothing comes through, though no connection breaks, is not the job's fault.
 func TestFrozenLinkIsNoBlame(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, ackWait(5*time.Second))
 	r.link = newLink(t, r.server.URL())
 	var done book
 	begun, goOn := make(chan struct{}, 2), make(chan struct{})

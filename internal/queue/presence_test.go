@@ -12,8 +12,8 @@ import (
 // A list is read to its end also while presences expire under the reader.
 func TestWorkersWhilePresencesExpire(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	limit, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	r := newRig(t, presenceTTL(2*time.Second))
+	limit, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
 	kv, err := r.js.KeyValue(limit, BucketWorkers)
 	if err != nil {

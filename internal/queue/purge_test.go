@@ -16,6 +16,7 @@ func TestPurgeBatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
+	r.idlePrefill()
 	list, other := input(10), input(4)
 	for _, l := range [][]*jobs.Job{list, other} {
 		r.finish(l[:2]...)
@@ -83,8 +84,10 @@ func TestInspect(t *testing.T) {
 	defer close(goOn)
 	r.relay(several(1, jobs.Interactive)...)
 	<-begun
+	r.asking(jobs.RoleDecode, 0) // so that nothing is delivered while the slot is taken
+	r.asking(jobs.RolePrefill, 0)
 	r.relay(several(3, jobs.Batch)...)
-	r.start(jobs.RolePrefill, 1, passOn) // held back: decode has enough to do
+	r.startPrefill(1, passOn) // held back: decode has enough to do
 	r.present("both workers", func(l []Presence) bool { return len(l) == 2 })
 	r.submit(several(4, jobs.Batch)...)
 	r.limitIntake(77)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"testing"
-	"time"
 
 	"tandem/internal/jobs"
 )
@@ -27,7 +26,7 @@ func TestReaderMissesTheLastMessage(t *testing.T) {
 				}
 			}
 		}
-		msg, err := read.next(t.Context(), 10*time.Second)
+		msg, err := read.next(t.Context(), enough)
 		if err != nil || msg == nil {
 			t.Fatalf("message %d: %v, %v", i, msg, err)
 		}

@@ -21,13 +21,20 @@ import (
 
 const testModel = "test/model.v1:7b"
 
-// quick is a protocol fast enough for tests, and slow enough for a busy machine.
-func quick() Timing {
+// enough is how long a test waits for what must happen: far longer than it takes, on a busy machine too.
+const enough = time.Minute
+
+// lively has beats that a test need not wait for. It takes a worker for gone as late as the real protocol does: on a busy
+// machine one that lives may be silent for seconds.
+func lively() Timing {
 	t := DefaultTiming()
-	t.AckWait, t.InProgressEvery = 2*time.Second, 200*time.Millisecond
-	t.Beat, t.PresenceTTL = 200*time.Millisecond, 2*time.Second
+	t.InProgressEvery, t.Beat, t.CancelWait = 400*time.Millisecond, 200*time.Millisecond, enough
 	return t
 }
+
+// ackWait and presenceTTL are for tests that wait until a worker is taken for gone.
+func ackWait(d time.Duration) func(*Timing)     { return func(t *Timing) { t.AckWait = d } }
+func presenceTTL(d time.Duration) func(*Timing) { return func(t *Timing) { t.PresenceTTL = d } }
 
 // rig is a server and what a test does with it from outside.
 type rig struct {
@@ -40,11 +47,16 @@ type rig struct {
 	link     *link // workers connect over it if it is not nil
 }
 
-func newRig(t testing.TB) *rig { return newRigOn(t, natsembed.Options{}) }
+func newRig(t testing.TB, change ...func(*Timing)) *rig {
+	return newRigOn(t, natsembed.Options{}, change...)
+}
 
-func newRigOn(t testing.TB, opts natsembed.Options) *rig {
+func newRigOn(t testing.TB, opts natsembed.Options, change ...func(*Timing)) *rig {
 	t.Helper()
-	r := &rig{t: t, server: natstest.Start(t, opts), timing: quick()}
+	r := &rig{t: t, server: natstest.Start(t, opts), timing: lively()}
+	for _, f := range change {
+		f(&r.timing)
+	}
 	r.Conn = r.connect()
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
@@ -92,15 +104,37 @@ func (r *rig) start(role jobs.Stage, slots int, run func(context.Context, *jobs.
 	return s
 }
 
-// prefilling starts a prefill worker and a decode worker that has seen it, and so leaves the intake to it also on a busy
-// machine.
-func (r *rig) prefilling(s *station) {
+// startPrefill starts a prefill worker and waits until it can be seen. A decode worker that is started afterwards leaves the
+// intake to it; one that looks around before may have taken jobs over already.
+func (r *rig) startPrefill(slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
+	r.t.Helper()
+	s := r.prepare(jobs.RolePrefill, slots, run, change...)
+	r.beginPrefill(s)
+	return s
+}
+
+func (r *rig) beginPrefill(s *station) {
 	r.t.Helper()
 	s.begin()
 	r.present("the prefill worker", func(list []Presence) bool {
 		return slices.ContainsFunc(list, func(p Presence) bool { return p.Worker == s.cfg.ID })
 	})
+}
+
+// prefilling starts a prefill worker and a decode worker that leaves the intake to it.
+func (r *rig) prefilling(s *station) {
+	r.t.Helper()
+	r.beginPrefill(s)
 	r.start(jobs.RoleDecode, 1, answer)
+}
+
+// idlePrefill starts a prefill worker that takes no job, so that the intake stays as it is.
+func (r *rig) idlePrefill() {
+	r.t.Helper()
+	r.startPrefill(1, passOn, func(c *WorkerConfig) {
+		c.Describe = func() Presence { return Presence{State: StateLoading, Slots: 1} }
+		c.Ready = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	})
 }
 
 func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
@@ -142,7 +176,7 @@ func (s *station) stop() error {
 	case err := <-s.ended:
 		s.ended <- err
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(enough):
 		s.rig.t.Error("the worker does not end")
 		return nil
 	}
@@ -206,7 +240,7 @@ func (r *rig) publish(subject, id string, record any) {
 // eventually waits until ok says so.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.After(40 * time.Second)
+	deadline := time.After(enough)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -141,7 +141,7 @@ func TestSettledWhenTheWorkerEnds(t *testing.T) {
 	for name, published := range map[string]bool{"before the publish": false, "before the acknowledgement": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t, ackWait(2*time.Second))
 			var told settled
 			var s *station
 			s = r.prepare(jobs.RoleDecode, 1, told.of(func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
@@ -157,7 +157,7 @@ func TestSettledWhenTheWorkerEnds(t *testing.T) {
 			select {
 			case err := <-s.ended:
 				s.ended <- err
-			case <-time.After(20 * time.Second):
+			case <-time.After(enough):
 				t.Fatal("the worker does not end")
 			}
 			if got := told.list(); !slices.Equal(got, []bool{published}) {

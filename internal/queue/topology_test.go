@@ -17,7 +17,7 @@ import (
 // bareRig is a rig without streams.
 func bareRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{}), timing: quick()}
+	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{}), timing: lively()}
 	r.Conn = r.connect()
 	return r
 }
@@ -80,7 +80,7 @@ func TestStreamDrift(t *testing.T) {
 		{StreamDLQ, "discard", func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, "--discard=old"},
 		{StreamDLQ, "deny_purge", func(c *jetstream.StreamConfig) { c.DenyPurge = true }, "nats stream rm DLQ"},
 		{StreamDLQ, "deny_delete", func(c *jetstream.StreamConfig) { c.DenyDelete = true }, "nats stream rm DLQ"},
-		{"KV_workers", "max_age", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, "nats stream edit KV_workers --max-age=2s"},
+		{"KV_workers", "max_age", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, "nats stream edit KV_workers --max-age=10s"},
 	} {
 		t.Run(tt.stream+" "+tt.field, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +128,7 @@ func TestConsumerDrift(t *testing.T) {
 		remedy string
 	}{
 		{"filter_subjects", func(c *jetstream.ConsumerConfig) { c.FilterSubjects = c.FilterSubjects[:1] }, "--filter=jobs.decode.test+model~v1:7b.batch.*,jobs.fallback.test+model~v1:7b.batch.*"},
-		{"ack_wait", func(c *jetstream.ConsumerConfig) { c.AckWait = time.Minute }, "--wait=2s"},
+		{"ack_wait", func(c *jetstream.ConsumerConfig) { c.AckWait = time.Minute }, "--wait=12s"},
 		{"max_deliver", func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 7 }, "--max-deliver=-1"},
 		{"max_ack_pending", func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 7 }, "--max-pending=-1"},
 		{"headers_only", func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true }, "--no-headers-only"},

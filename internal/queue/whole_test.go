@@ -45,11 +45,11 @@ func TestWholeRequestInThePrefillStage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
+			prefill := r.startPrefill(1, tt.prefill)
 			decode := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 				task.Emit("there", "")
 				return answer(ctx, task)
 			})
-			prefill := r.start(jobs.RolePrefill, 1, tt.prefill)
 			if decode.Decoding() != 0 {
 				t.Error("a decode worker counts what is at decode")
 			}

@@ -14,8 +14,8 @@ func TestTwoStages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
+	r.startPrefill(3, done.note(passOn))
 	r.start(jobs.RoleDecode, 3, done.note(answer))
-	r.start(jobs.RolePrefill, 3, done.note(passOn))
 	list := slices.Concat(several(20, jobs.Batch), several(5, jobs.Interactive))
 	r.submit(list...)
 	for i, res := range r.results(list...) {
@@ -270,7 +270,7 @@ func TestTokens(t *testing.T) {
 
 func TestPresence(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, presenceTTL(4*time.Second))
 	first := r.start(jobs.RoleDecode, 2, answer)
 	second := r.start(jobs.RolePrefill, 1, passOn)
 	r.present("both", func(list []Presence) bool { return len(list) == 2 })
