@@ -105,9 +105,14 @@ func (c *Conn) ensureStreams(ctx context.Context) error {
 	var errs []error
 	for _, want := range streams(c.timing) {
 		want.Replicas = c.replicas
-		_, err := c.js.CreateStream(ctx, want) // creating the same again is no error
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			err = c.compareStream(ctx, want)
+		// Creating the same again would be no error, but the server first looks whether it has room for another as large.
+		err := c.compareStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if _, err = c.js.CreateStream(ctx, want); err != nil { // somebody else may have, meanwhile
+				if again := c.compareStream(ctx, want); !errors.Is(again, jetstream.ErrStreamNotFound) {
+					err = again
+				}
+			}
 		}
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)

@@ -55,6 +55,25 @@ func TestEnsureTwiceAndAtOnce(t *testing.T) {
 	}
 }
 
+// The intake reserves 2 GiB. A server with room for one is not asked for a second, by whoever comes later or at the same time.
+func TestEnsureOnSmallServer(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{MaxStore: 3 << 30}), timing: lively()}
+	var all sync.WaitGroup
+	for range 6 {
+		c := r.connect()
+		all.Go(func() {
+			if err := c.EnsureStreams(t.Context()); err != nil {
+				t.Errorf("EnsureStreams: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if err := r.connect().EnsureStreams(t.Context()); err != nil {
+		t.Errorf("EnsureStreams again: %v", err)
+	}
+}
+
 // Each drift is reported with its field and a remedy, and the remedy is true: what it says can be
 // edited the server does edit, and what it says must be removed the server refuses to edit.
 func TestStreamDrift(t *testing.T) {
