@@ -149,6 +149,8 @@ func (c *Client) look(ctx context.Context, w *wanted) error {
 
 // serverTime asks the NATS server for its time: the workers go by it, too, and this machine's clock may be wrong or jump.
 func (c *Client) serverTime(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	before := time.Now()
 	s, err := c.js.Stream(ctx, StreamResults)
 	if err != nil {

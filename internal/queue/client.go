@@ -92,6 +92,8 @@ func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
 	if _, ok := c.known.Load(name); ok {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // a request that finds no leader is never answered, however patient the caller is
+	defer cancel()
 	for _, at := range [][2]string{{StreamIntake, name}, {StreamRelay, jobs.ConsumerName(jobs.RoleDecode, j.Model, j.Class)}} {
 		_, err := c.js.Consumer(ctx, at[0], at[1])
 		switch {

@@ -81,6 +81,8 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 	if s, ok := c.opened.Load(name); ok {
 		return s.(jetstream.Stream), nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	s, err := c.js.Stream(ctx, name)
 	if err != nil {
 		return nil, c.failed(ctx, err, "open stream %s", name)

@@ -118,6 +118,8 @@ func (c *Conn) whereabouts(ctx context.Context, l *location) Place {
 	if l.place == PlaceRelay {
 		stream, role, running = StreamRelay, jobs.RoleDecode, PlaceDecode
 	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	consumer, err := c.js.Consumer(ctx, stream, jobs.ConsumerName(role, l.job.Model, l.job.Class))
 	if err == nil && consumer.CachedInfo().Delivered.Stream >= l.msg.Sequence {
 		return running
