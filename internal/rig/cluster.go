@@ -26,14 +26,15 @@ func (s *System) loseNodes(ctx context.Context, a Action) {
 		return
 	}
 	graceful := a.What == Stop || a.How == "stopped"
-	note := a.What + ": " + which
-	for _, how := range []string{a.How, a.For.String()} {
-		if how != "" && how != "0s" {
-			note += ", " + how
-		}
+	how := []string{a.What + ": " + which}
+	if a.How != "" {
+		how = append(how, a.How)
+	}
+	if a.For > 0 {
+		how = append(how, "for "+a.For.String())
 	}
 	name := nodeNames(lost)
-	s.Log.Add(history.Event{Kind: history.Fault, Process: name, Note: note})
+	s.Log.Add(history.Event{Kind: history.Fault, Process: name, Note: strings.Join(how, ", ")})
 	err := each(lost, func(n *host.NATS) error {
 		if graceful {
 			return n.Stop(ctx)

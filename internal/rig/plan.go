@@ -100,16 +100,16 @@ type Action struct {
 }
 
 func (a Action) String() string {
-	s := fmt.Sprintf("%s #%d", a.What, a.Target)
+	parts := []string{fmt.Sprintf("%s #%d", a.What, a.Target)}
 	for _, more := range []string{string(a.Step), a.How} {
 		if more != "" {
-			s += ", " + more
+			parts = append(parts, more)
 		}
 	}
 	if a.For > 0 {
-		s += fmt.Sprintf(", for %s", a.For)
+		parts = append(parts, "for "+a.For.String())
 	}
-	return s
+	return strings.Join(parts, ", ")
 }
 
 // Plan is what a storm does: jobs and faults, all of it from the seed.
