@@ -111,11 +111,11 @@ func (s *System) replicated() error {
 	}
 	return s.until(startLimit, "the nodes of NATS to hold the same", func(ctx context.Context) (bool, error) {
 		for _, name := range streams() {
-			stream, err := s.js.Stream(ctx, name)
+			info, err := s.info(ctx, name)
 			if err != nil {
 				return false, nil // no leader yet
 			}
-			c := stream.CachedInfo().Cluster
+			c := info.Cluster
 			if c == nil || c.Leader == "" || len(c.Replicas) != len(s.nodes)-1 {
 				return false, nil
 			}
@@ -127,6 +127,20 @@ func (s *System) replicated() error {
 		}
 		return true, nil
 	})
+}
+
+// answerLimit is how long a leader may take to answer. What finds none is never answered.
+const answerLimit = 2 * time.Second
+
+// info is what the leader of a stream says of it.
+func (s *System) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	found, err := s.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	return found.CachedInfo(), nil
 }
 
 // storedMsg is a message of a stream.
@@ -142,8 +156,7 @@ type storedMsg struct {
 func (s *System) stored(ctx context.Context, stream string, from uint64) (msg *storedMsg, err error) {
 	request := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, from)
 	err = s.until(startLimit, "the leader of stream "+stream+" to answer", func(context.Context) (bool, error) {
-		const patience = 2 * time.Second
-		asking, cancel := context.WithTimeout(ctx, patience)
+		asking, cancel := context.WithTimeout(ctx, answerLimit)
 		defer cancel()
 		reply, err := s.nc.RequestWithContext(asking, "$JS.API.STREAM.MSG.GET."+stream, request)
 		if err != nil {

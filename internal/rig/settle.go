@@ -19,8 +19,8 @@ const settleLimit = 90 * time.Second
 func (s *System) settle(ctx context.Context, p *Plan) error {
 	err := s.until(settleLimit, "empty streams", func(ctx context.Context) (bool, error) {
 		for _, name := range []string{"INTAKE", "RELAY"} {
-			stream, err := s.js.Stream(ctx, name)
-			if err != nil || stream.CachedInfo().State.Msgs > 0 {
+			info, err := s.info(ctx, name)
+			if err != nil || info.State.Msgs > 0 {
 				return false, nil
 			}
 		}
