@@ -15,6 +15,7 @@ import (
 
 const (
 	absentPause = time.Second      // at most, between two tries of a call that NATS cannot do
+	lookUpLimit = 2 * time.Second  // for one question to whoever leads the cluster or a consumer: without a leader it is never answered, and is better asked again soon
 	submitLimit = 30 * time.Second // for a submit to reach NATS
 	absentLimit = 20 * time.Second // for a call while the server that is reached has no JetStream, or a stream no leader: an election takes up to 10 s
 	batchAbsent = 5 * time.Minute  // the same for a batch: a server may take minutes to shut down
@@ -92,7 +93,7 @@ func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
 	if _, ok := c.known.Load(name); ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tryLimit) // a request that finds no leader is never answered, however patient the caller is
+	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
 	defer cancel()
 	for _, at := range [][2]string{{StreamIntake, name}, {StreamRelay, jobs.ConsumerName(jobs.RoleDecode, j.Model, j.Class)}} {
 		_, err := c.js.Consumer(ctx, at[0], at[1])

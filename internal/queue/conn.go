@@ -205,6 +205,8 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 		return jobs.Errorf(jobs.CodeNATS, "use JetStream: %w", err)
 	}
 	err = whileAbsent(ctx, absentLimit, func() error {
+		ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
+		defer cancel()
 		_, err := c.js.AccountInfo(ctx)
 		return err
 	})
