@@ -14,6 +14,12 @@ import (
 	"tandem/internal/jobs"
 )
 
+// A letter that is about to be written is looked for after a pause, and twice as long a one each time, for so long.
+const (
+	letterPause = 10 * time.Millisecond
+	letterWait  = 5 * time.Second
+)
+
 // Letter is a dead letter as it lies in the stream.
 type Letter struct {
 	JobID string `json:"job_id"` // of the job that could not be done
@@ -70,7 +76,7 @@ func (c *Conn) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
 	if err := checkToken(jobID); err != nil {
 		return nil, err
 	}
-	msg, err := c.lastMsg(ctx, StreamDLQ, anyLetter(jobID))
+	msg, err := c.comingLetter(ctx, jobID)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +84,47 @@ func (c *Conn) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "job %s has no dead letter: it never had one, it was dropped, or it was %d days old", jobID, int(keepLetters.Hours()/24))
 	}
 	return readLetter(msg)
+}
+
+// comingLetter reads the letter of a job, nil if there is none. The result of a job that fails is there a moment before its
+// letter, and its message leaves the queue after both: in that moment the letter is waited for.
+func (c *Conn) comingLetter(ctx context.Context, jobID string) (*jetstream.RawStreamMsg, error) {
+	limit := time.NewTimer(letterWait)
+	defer limit.Stop()
+	for pause := letterPause; ; pause = min(2*pause, 50*letterPause) {
+		ending, err := c.ending(ctx, jobID) // before the letter is looked for, which is there when this is over
+		if err != nil {
+			return nil, err
+		}
+		msg, err := c.lastMsg(ctx, StreamDLQ, anyLetter(jobID))
+		if msg != nil || err != nil || !ending {
+			return msg, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-limit.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// ending reports whether a job has its result, and a worker has still to take its message off.
+func (c *Conn) ending(ctx context.Context, jobID string) (bool, error) {
+	end, err := c.lastMsg(ctx, StreamResults, "results.*.*."+jobID)
+	if end == nil || err != nil {
+		return false, err
+	}
+	for stream, filter := range map[string]string{
+		StreamIntake: jobs.AnyJobFilter(jobs.StagePrefill, jobID), StreamRelay: jobs.AnyJobFilter("*", jobID),
+	} {
+		queued, err := c.subjects(ctx, stream, filter)
+		if err != nil || len(queued) > 0 {
+			return len(queued) > 0, err
+		}
+	}
+	return false, nil
 }
 
 // readLetter reads a dead letter. It may hold a record that could not be read as a job, so it is not

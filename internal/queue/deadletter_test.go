@@ -37,6 +37,7 @@ func TestDeadLetters(t *testing.T) {
 		if res := r.result(j); res.Status != jobs.Failed || res.Error.Code != jobs.CodeEngineRefused {
 			t.Fatalf("result = %+v", res)
 		}
+		r.letter(jobs.StageDecode, j.ID)
 	}
 	listed := func(f LetterFilter) (found []string) {
 		t.Helper()

@@ -142,7 +142,7 @@ func (d *delivery) process(publishing, ctx context.Context) (handed bool, err er
 	var o jobs.Outcome
 	switch {
 	case over:
-		return false, d.acknowledge(publishing)
+		return false, d.finish(publishing)
 	case d.attempt > jobs.MaxAttempts(d.address.Stage):
 		// Whatever it does to a worker, it shall not do it again.
 		return false, d.exhausted(publishing, d.attempt-1, d.past.Reason)
@@ -276,7 +276,7 @@ func (d *delivery) call(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err 
 }
 
 // buryUnread gives up a message that cannot be read. Nobody can be told for sure, but if it says
-// whose it was, he is.
+// whose it was, he is, and first, as in fail.
 func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	role, model, _, _ := jobs.ModelOfConsumer(d.from.consumer)
 	token := d.msg.Subject[strings.LastIndexByte(d.msg.Subject, '.')+1:]
@@ -292,6 +292,18 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	if max(len(j.User), len(j.Batch)) > jobs.MaxName { // nobody's names, and perhaps more than a message may hold
 		j.User, j.Batch = "", ""
 	}
+	if j.ID != "" && j.User != "" && j.Batch != "" {
+		r := jobs.NewResult(j, jobs.Failed)
+		r.Error = &jobs.ErrorInfo{Code: jobs.CodeInvalid, Stage: stage, Message: cause.Error()}
+		other, err := d.tellOwner(ctx, j, r)
+		if err != nil {
+			d.w.log.Warn("tell the owner of a message that cannot be read", "subject", d.msg.Subject, "error", err)
+		}
+		if other != "" {
+			d.w.log.Warn("no dead letter: the job has ended otherwise", "subject", d.msg.Subject, "status", other)
+			return d.takeOff(ctx)
+		}
+	}
 	err := d.w.c.Bury(ctx, stage, model, token, DeadLetter{
 		Code: jobs.CodeInvalid, Message: cause.Error(), User: j.User, Batch: j.Batch, Attempts: d.delivered,
 		Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,
@@ -299,15 +311,30 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	if err != nil {
 		return err
 	}
-	if j.ID != "" && j.User != "" && j.Batch != "" {
-		r := jobs.NewResult(j, jobs.Failed)
-		r.Error = &jobs.ErrorInfo{Code: jobs.CodeInvalid, Stage: stage, Message: cause.Error()}
-		ctx, cancel := context.WithTimeout(ctx, d.w.lookLimit)
-		defer cancel()
-		if _, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(jobs.HeaderReplyTo)); err != nil {
-			d.w.log.Warn("tell the owner of a message that cannot be read", "subject", d.msg.Subject, "error", err)
-		}
+	return d.takeOff(ctx)
+}
+
+// tellOwner publishes the failed result of a job whose message cannot be read. Otherwise is how the job has ended already, if it
+// did not fail.
+func (d *delivery) tellOwner(ctx context.Context, j *jobs.Job, r *jobs.Result) (otherwise jobs.Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.w.lookLimit)
+	defer cancel()
+	first, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(jobs.HeaderReplyTo))
+	if first || err != nil {
+		return "", err
 	}
+	err = d.w.c.persist(ctx, "look up result", func(ctx context.Context) error {
+		end, err := d.w.c.terminal(ctx, j)
+		if end != nil && end.Status != jobs.Failed {
+			otherwise = end.Status
+		}
+		return err
+	})
+	return otherwise, err
+}
+
+// takeOff takes a message off the stream that cannot be read.
+func (d *delivery) takeOff(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
 	return d.tell(ctx, "+TERM it cannot be read")

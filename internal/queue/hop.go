@@ -70,6 +70,21 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 	return first, err
 }
 
+// terminal reads the terminal record of a job, nil if it has none. One of a newer version, which cannot be read, is none that
+// anything follows from here.
+func (c *Conn) terminal(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
+	msg, err := c.lastMsg(ctx, StreamResults, jobs.ResultSubject(j.User, j.Batch, j.ID))
+	if err != nil || msg == nil {
+		return nil, err
+	}
+	r, err := jobs.Decode[jobs.Result](msg.Data)
+	if err != nil {
+		c.log.Warn("result cannot be read", "subject", msg.Subject, "error", err)
+		return nil, nil
+	}
+	return r, nil
+}
+
 // copyToInbox sends a result to a core NATS inbox. Anything but an inbox is a subject that somebody
 // else may be listening to for another reason.
 func (c *Conn) copyToInbox(inbox string, data []byte) {

@@ -22,19 +22,21 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 	if over, err := d.over(ctx, err == nil); err != nil {
 		return false, err
 	} else if over {
-		return false, d.acknowledge(ctx)
+		return false, d.finish(ctx)
 	}
 	if err == nil {
 		d.w.breaker.succeeded()
+		first := true
 		if o.Next != nil {
 			handed, err = true, d.hop(ctx, o.Next)
 		} else {
-			_, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
+			first, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
 		}
 		if err == nil {
 			published = true
-			if d.w.published != nil {
-				d.w.published(d.job.ID)
+			d.crashPoint()
+			if !first {
+				return handed, d.finish(ctx)
 			}
 			return handed, d.acknowledge(ctx)
 		}
@@ -129,17 +131,58 @@ func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) e
 	return d.acknowledge(ctx)
 }
 
-// fail gives the job up: a dead letter for the operator, a failed result for the caller.
+// fail gives the job up: a failed result for the caller, a dead letter for the operator. The result comes first, since the
+// server takes one only: where it took another's, such as the success of a worker that was frozen meanwhile, there is nothing
+// to bury. Who dies in between leaves the message, and its next delivery buries the job.
 func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
-	letter := DeadLetter{
-		Code: jobs.CodeOf(cause), Message: cause.Error(), Job: *d.job, Handover: d.handover,
-		Attempts: attempts, Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()),
-	}
-	d.log.Error("job becomes a dead letter", "attempts", attempts, "code", letter.Code, "error", cause)
-	if err := d.w.c.Bury(ctx, d.stage, d.job.Model, d.job.ID, letter); err != nil {
+	d.log.Error("job fails for good", "attempts", attempts, "code", jobs.CodeOf(cause), "error", cause)
+	return d.publishEnd(ctx, jobs.Failed, attempts, cause)
+}
+
+// finish acknowledges the message of a job that has ended already, here or elsewhere. Whoever takes off the message of one
+// that failed sees to its dead letter: who published the result may have died before.
+func (d *delivery) finish(ctx context.Context) error {
+	var end *jobs.Result
+	if err := d.w.c.persist(ctx, "look up result", func(ctx context.Context) (err error) {
+		end, err = d.w.c.terminal(ctx, d.job)
+		return err
+	}); err != nil {
 		return err
 	}
-	return d.publishEnd(ctx, jobs.Failed, attempts, cause)
+	if end != nil && end.Status == jobs.Failed {
+		if err := d.bury(ctx, end); err != nil {
+			return err
+		}
+	}
+	return d.acknowledge(ctx)
+}
+
+// bury has the dead letter of a failed job written, unless it is there already. It is made of the result, whoever published
+// that, so that all who do it agree.
+func (d *delivery) bury(ctx context.Context, end *jobs.Result) error {
+	stage := end.Error.Stage
+	letter := DeadLetter{
+		Code: end.Error.Code, Message: end.Error.Message, Job: *d.job, Attempts: end.Attempts.Decode,
+		Worker: cmp.Or(end.Servers.Decode, d.w.server()), BuriedAt: d.w.clock.at(time.Now()),
+	}
+	switch stage {
+	case jobs.StagePrefill:
+		letter.Attempts = end.Attempts.Prefill
+	case jobs.StageDecode, jobs.StageFallback:
+	default: // a result that no worker of ours wrote
+		stage = d.stage
+	}
+	if stage == d.stage {
+		letter.Handover = d.handover
+	}
+	return d.w.c.Bury(ctx, stage, d.job.Model, d.job.ID, letter)
+}
+
+// crashPoint is where tests break things: a record is published, and what follows from it is still to be done.
+func (d *delivery) crashPoint() {
+	if d.w.published != nil {
+		d.w.published(d.job.ID)
+	}
 }
 
 // end publishes the terminal record that an expired job may not have yet. Who cancels a job publishes its
@@ -152,7 +195,7 @@ func (d *delivery) end(ctx context.Context, cause error) error {
 	return d.publishEnd(ctx, status, d.attempt, cause)
 }
 
-// publishEnd publishes the result of a job that did not succeed, and acknowledges the message.
+// publishEnd publishes the result of a job that did not succeed, unless it has one, and brings the message to its end.
 func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts int, cause error) error {
 	r := jobs.NewResult(d.job, status)
 	r.Error = &jobs.ErrorInfo{Code: jobs.CodeOf(cause), Stage: d.stage, Message: cause.Error()}
@@ -170,7 +213,8 @@ func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts 
 	if _, err := d.w.c.PublishResult(ctx, r, d.replyTo()); err != nil {
 		return fmt.Errorf("end job: %w", err)
 	}
-	return d.acknowledge(ctx)
+	d.crashPoint()
+	return d.finish(ctx)
 }
 
 // again has the server deliver the message once more after delay. If that fails, it does so on its own when it
