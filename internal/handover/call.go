@@ -14,15 +14,19 @@ import (
 	"tandem/internal/jobs"
 )
 
-var errSilent = errors.New("no byte came")
+var (
+	errSilent = errors.New("no byte came")
+	errBrief  = errors.New("no connection came")
+)
 
 // request is one request for a state.
 type request struct {
-	method string
-	url    *url.URL
-	token  string
-	from   int64         // first byte wanted
-	limit  time.Duration // of silence, once there is a connection
+	method  string
+	url     *url.URL
+	token   string
+	from    int64         // first byte wanted
+	limit   time.Duration // of silence, once there is a connection
+	patient bool          // for the connection, even to an address that was away a moment ago
 }
 
 // answer is the beginning of an answer, within its limit. It must be closed.
@@ -36,12 +40,20 @@ type answer struct {
 }
 
 // call sends a request. An error is a *jobs.HandoverError.
-func (c *Client) call(ctx context.Context, r request) (*answer, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (c *Client) call(parent context.Context, r request) (*answer, error) {
+	ctx, cancel := context.WithCancelCause(parent)
 	watch := time.AfterFunc(time.Hour, func() { cancel(errSilent) })
 	watch.Stop() // until there is a connection, which has its own limits
+	attempt := c.absences.begin(r.url.Host, r.patient)
+	connecting := time.AfterFunc(briefLimit, func() { cancel(errBrief) })
+	if !attempt.brief() {
+		connecting.Stop()
+	}
 	a := &answer{host: r.url.Host, limit: r.limit, ctx: ctx, cancel: cancel, watch: watch}
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { watch.Reset(r.limit) }}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		connecting.Stop()
+		watch.Reset(r.limit)
+	}}
 	req := (&http.Request{Method: r.method, URL: r.url, Host: r.url.Host, Header: http.Header{
 		"Authorization": {"Bearer " + r.token}, "User-Agent": {"tandem"},
 	}}).WithContext(httptrace.WithClientTrace(ctx, trace))
@@ -49,10 +61,18 @@ func (c *Client) call(ctx context.Context, r request) (*answer, error) {
 		req.Header.Set("Range", rangeFrom(r.from))
 	}
 	resp, err := c.transport.RoundTrip(req)
+	connecting.Stop()
 	if err != nil {
 		defer a.close()
-		return nil, a.noAnswer(err)
+		failed := a.noAnswer(err, attempt.away)
+		if h, ok := errors.AsType[*jobs.HandoverError](failed); ok && h.Failure == jobs.FailUnreachable && parent.Err() == nil {
+			attempt.failed()
+		} else {
+			attempt.unknown()
+		}
+		return nil, failed
 	}
+	attempt.reached()
 	a.Response = resp
 	return a, nil
 }
@@ -80,10 +100,13 @@ func (a *answer) tooSlow() error {
 	return jobs.HandoverErrorf(jobs.FailTooSlow, "%s sent nothing for %s; look at the network between the machines, and at the prefill machine's load", a.host, a.limit)
 }
 
-// noAnswer says why a request was not answered.
-func (a *answer) noAnswer(err error) error {
-	if a.silent() {
+// noAnswer says why a request was not answered. Away is what was known of the address, if it had only a moment for that.
+func (a *answer) noAnswer(err error, away string) error {
+	switch context.Cause(a.ctx) {
+	case errSilent:
 		return a.tooSlow()
+	case errBrief:
+		return jobs.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s cannot be reached, and was not waited for: %s; see that it runs and that its port is open", a.host, away)
 	}
 	if err := refused(err, a.host); err != nil {
 		return err

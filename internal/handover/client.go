@@ -17,7 +17,7 @@ import (
 
 const (
 	defaultStall = 5 * time.Second
-	connectLimit = 5 * time.Second  // for a connection, and again for TLS
+	connectLimit = 5 * time.Second  // for a connection, and again for TLS; briefLimit where the last one failed
 	keepIdle     = 30 * time.Second // connections between fetches
 )
 
@@ -34,6 +34,7 @@ type Client struct {
 	transport *http.Transport
 	stall     time.Duration
 	log       *slog.Logger
+	absences  absences
 
 	write func(*os.File, []byte) (int, error) // tests fail here as a disk does
 }

@@ -88,7 +88,9 @@ func (t *transfer) retry(ctx context.Context, f func() error) error {
 // move fetches what is missing.
 func (t *transfer) move(ctx context.Context, hash *hasher) error {
 	from := t.target.size
-	a, err := t.client.call(ctx, request{method: http.MethodGet, url: t.url, token: t.state.Token, from: from, limit: t.client.stall})
+	a, err := t.client.call(ctx, request{
+		method: http.MethodGet, url: t.url, token: t.state.Token, from: from, limit: t.client.stall, patient: from > 0,
+	})
 	if err != nil {
 		return orBroken(err)
 	}
@@ -183,7 +185,7 @@ func (t *transfer) askDigest(ctx context.Context) (string, error) {
 // digest asks once; an empty one is not computed yet.
 func (t *transfer) digest(ctx context.Context) (string, error) {
 	a, err := t.client.call(ctx, request{
-		method: http.MethodGet, url: t.url.JoinPath(digestPath), token: t.state.Token, limit: digestWait + t.client.stall,
+		method: http.MethodGet, url: t.url.JoinPath(digestPath), token: t.state.Token, limit: digestWait + t.client.stall, patient: true,
 	})
 	if err != nil {
 		return "", orBroken(err)
