@@ -36,7 +36,7 @@ func gone(t *testing.T, group int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.After(20 * time.Second); syscall.Kill(-group, 0) != syscall.ESRCH; {
+	for limit := time.After(time.Minute); syscall.Kill(-group, 0) != syscall.ESRCH; {
 		select {
 		case <-tick.C:
 		case <-limit:

@@ -42,21 +42,24 @@ func TestCluster(t *testing.T) {
 // eventually reads a message when a leader for its stream is elected.
 func eventually(t *testing.T, js jetstream.JetStream, stream, subject string) *jetstream.RawStreamMsg {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
 	for {
-		asking, cancel := context.WithTimeout(ctx, time.Second)
+		asking, cancel := context.WithTimeout(ctx, 5*time.Second) // one that asks while there is no leader may get no answer
 		var msg *jetstream.RawStreamMsg
 		s, err := js.Stream(asking, stream)
 		if err == nil {
 			msg, err = s.GetLastMsgForSubject(asking, subject)
 		}
-		<-asking.Done()
 		cancel()
 		if err == nil {
 			return msg
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 			t.Fatalf("the message is not to be had: %v", err)
 		}
 	}

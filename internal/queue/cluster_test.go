@@ -29,6 +29,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 		urls = append(urls, s.URL())
 	}
 	r := &rig{t: t, server: servers[0], urls: strings.Join(urls, ","), replicas: 3, timing: lively()}
+	r.timing.AckWait = 4 * time.Second // a delivery that is lost with its server costs no more
 	r.Conn = r.connect()
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)

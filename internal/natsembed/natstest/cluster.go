@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,25 +20,14 @@ func ClusterName(i int) string { return fmt.Sprintf("node-%d", i) }
 // StartCluster starts n servers that make up a cluster and end with the test. It returns when each of them knows that it has JetStream.
 func StartCluster(t testing.TB, n int) []*natsembed.Server {
 	t.Helper()
+	ports := freePorts(t, 2*n) // for clients, and for one another
 	var peers []string
-	var ports []int
-	var held []net.Listener
-	for range n { // held until all are chosen, so that they differ
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, l)
-		peers, ports = append(peers, l.Addr().String()), append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	for _, l := range held {
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+	for _, port := range ports[n:] {
+		peers = append(peers, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
 	var servers []*natsembed.Server
 	for i := range n {
-		servers = append(servers, Start(t, natsembed.Options{Cluster: &natsembed.Cluster{Server: ClusterName(i), Port: ports[i], Peers: peers}}))
+		servers = append(servers, Start(t, natsembed.Options{Port: ports[i], Cluster: &natsembed.Cluster{Server: ClusterName(i), Port: ports[n+i], Peers: peers}}))
 	}
 	for _, s := range servers {
 		ready(t, s)
@@ -48,7 +38,7 @@ func StartCluster(t testing.TB, n int) []*natsembed.Server {
 // ready waits until a server of a cluster answers for JetStream, for which the cluster must have a leader.
 func ready(t testing.TB, s *natsembed.Server) {
 	t.Helper()
-	nc, err := nats.Connect(s.URL())
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +47,12 @@ func ready(t testing.TB, s *natsembed.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		asking, cancel := context.WithTimeout(ctx, time.Second)
+		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, err := js.AccountInfo(asking)
 		cancel()
 		if err == nil {
