@@ -144,6 +144,7 @@ type end struct {
 	} `json:"usage"`
 	Handover struct {
 		Failure string `json:"failure"`
+		Message string `json:"message"`
 	} `json:"handover"`
 	Next json.RawMessage `json:"x_next"` // what a newer version adds
 }
