@@ -132,6 +132,8 @@ func (c *Client) BatchJobs(ctx context.Context, batch string) ([]string, error) 
 
 // subjects lists the subjects of a stream that match a filter.
 func (c *Conn) subjects(ctx context.Context, stream, filter string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
+	defer cancel()
 	s, err := c.js.Stream(ctx, stream)
 	if err == nil {
 		var info *jetstream.StreamInfo

@@ -117,6 +117,8 @@ func (c *Conn) Inspect(ctx context.Context) (*Overview, error) {
 }
 
 func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (StreamStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
+	defer cancel()
 	status := StreamStatus{Name: want.Name}
 	s, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -137,6 +139,8 @@ func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (S
 
 // depth counts the jobs at the consumer of a role, model and class; none if there is no such consumer.
 func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class jobs.Class) (Depth, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
+	defer cancel()
 	stream, cfg := consumer(c.timing, role, model, class)
 	found, err := c.js.Consumer(ctx, stream, cfg.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {

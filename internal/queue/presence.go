@@ -85,6 +85,8 @@ func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
 // What it cannot read it skips: another version's record must not hide the rest. It reads the messages
 // themselves, since a watcher waits for ever for one that expires before it is delivered.
 func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
+	defer cancel()
 	present := map[string]Presence{}
 	bucket, err := c.stream(ctx, "KV_"+BucketWorkers)
 	if err != nil {

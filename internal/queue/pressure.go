@@ -100,6 +100,8 @@ func (g *gate) wait(ctx context.Context) error {
 
 // decodeDepth counts the jobs of a model that wait or run at decode.
 func (c *Conn) decodeDepth(ctx context.Context, model string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
+	defer cancel()
 	depth := 0
 	for _, class := range jobs.Classes {
 		consumer, err := c.js.Consumer(ctx, StreamRelay, jobs.ConsumerName(jobs.RoleDecode, model, class))
