@@ -102,7 +102,12 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 			}
 		}
 	}
-	for _, l := range list {
+	// A job that has just failed is left to who takes its message off the stream, and sees to its dead letter.
+	left := func(i int) bool { return ended[i].Status == jobs.Failed }
+	for i, l := range list {
+		if left(i) {
+			continue
+		}
 		if err := errors.Join(c.unqueue(ctx, StreamIntake, l.job), c.unqueue(ctx, StreamRelay, l.job)); err != nil {
 			return nil, err
 		}
@@ -112,6 +117,9 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 		return nil, err
 	}
 	for i, l := range list {
+		if left(i) {
+			continue
+		}
 		if err := c.unqueue(ctx, StreamRelay, l.job); err != nil { // a hop may have been under way
 			return nil, err
 		}

@@ -115,6 +115,9 @@ func TestCrashBeforeDeadLetter(t *testing.T) {
 			if n := r.waiting(StreamDLQ); n != 0 {
 				t.Fatalf("%d letters before the crash", n)
 			}
+			if got, err := r.client().end(t.Context(), []*location{{job: j}}, jobs.Cancelled); err != nil || got[0].Status != jobs.Failed {
+				t.Fatalf("cancelled by somebody who had looked before it failed: %+v, %v; want it left alone", got, err)
+			}
 			ran := done.times()
 			r.start(tt.role, 1, done.note(refuse))
 			var letter DeadLetter
