@@ -90,7 +90,7 @@ func refused(err error) bool {
 // down or has just started, a stream has no leader, an answer did not come.
 func absent(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		if slices.Contains([]jetstream.ErrorCode{notClustered, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount}, api.ErrorCode) {
+		if slices.Contains([]jetstream.ErrorCode{notClustered, noRoom, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount}, api.ErrorCode) {
 			return false
 		}
 		return api.ErrorCode == noPeers || !refused(err) && api.Code != 404
@@ -103,15 +103,10 @@ func absent(err error) bool {
 	return false
 }
 
-// Why streams cannot have as many replicas as asked for: the server is not one of a cluster, or too few others of it are there, which
-// a cluster that has just started says as well.
+// Why a stream cannot be created: the server is not one of a cluster, too few others of it are there, which a cluster that has just
+// started says as well, or the stream reserves more of its disk than is left.
 const (
 	notClustered jetstream.ErrorCode = 10074
 	noPeers      jetstream.ErrorCode = 10005
+	noRoom       jetstream.ErrorCode = 10047
 )
-
-// tooFew reports whether an error says that there are fewer servers than replicas.
-func tooFew(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.ErrorCode == notClustered || api.ErrorCode == noPeers)
-}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -116,14 +117,27 @@ func (c *Conn) ensureStreams(ctx context.Context) error {
 		}
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)
-		} else if tooFew(err) {
-			return c.failed(ctx, err, "create stream %s: %d replicas need a cluster of as many NATS servers with JetStream; start those, or give fewer --replicas",
-				want.Name, want.Replicas)
 		} else if err != nil {
-			return c.failed(ctx, err, "create stream %s", want.Name)
+			return c.failed(ctx, err, "create stream %s%s", want.Name, needs(want, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// needs says what a stream that the server cannot create would take, if that can be told.
+func needs(want jetstream.StreamConfig, err error) string {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok {
+		return ""
+	}
+	switch {
+	case want.Replicas > 1 && (api.ErrorCode == notClustered || api.ErrorCode == noPeers):
+		return fmt.Sprintf(": %d replicas need a cluster of as many NATS servers with JetStream; start those, or give fewer --replicas", want.Replicas)
+	case api.ErrorCode == noRoom:
+		return fmt.Sprintf(": it reserves %s of the NATS server's disk, which has less left for streams; free some, or raise max_file_store in the server's configuration",
+			megabytes(uint64(max(0, want.MaxBytes))))
+	}
+	return ""
 }
 
 func (c *Conn) compareStream(ctx context.Context, want jetstream.StreamConfig) error {
