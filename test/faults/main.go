@@ -33,7 +33,6 @@ type options struct {
 	seed  uint64
 	share float64
 	dir   string
-	parts []string
 	only  []string // names of mutants; all if there is none
 	print bool
 	race  bool
@@ -69,37 +68,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		o.scenarios = append(o.scenarios, name)
 		return nil
 	})
-	set.Usage = func() {
-		fmt.Fprintln(stderr, "usage: faults [flags] [noop] [real] [cluster] [recovery] [power] [scenarios] [mutants]\n       faults judge history.jsonl\n\nWhat to run: the two storms if nothing is named; scenarios are what a storm does not bring about; recovery measures how soon work goes on after a fault; mutants are broken builds, each of which the judge must catch. judge looks at the history of an earlier run.")
-		set.PrintDefaults()
-	}
-	if err := set.Parse(args); err != nil {
+	set.Usage = func() { usage(stderr, set) }
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
 		return err
 	}
 	if set.Arg(0) == "judge" {
 		return judge(set.Args()[1:], stdout)
 	}
-	if o.parts = set.Args(); len(o.parts) == 0 {
-		o.parts = []string{"noop", "real"}
-	}
-	storms := map[string]storm{
-		"noop":    {"no-op engines", rig.NewPlan(o.seed, rig.NoopStorm(o.share)), rig.NoopSystem},
-		"cluster": {"three nodes of NATS", rig.NewPlan(o.seed, rig.ClusterStorm(o.share)), rig.ClusterSystem},
-		"power":   {"NATS whose machine loses power", rig.NewPlan(o.seed, rig.PowerStorm(o.share)), rig.PowerSystem},
-		"real":    {"Ollama and llama-server, KV states handed over", rig.NewPlan(o.seed, rig.RealStorm(o.share)), rig.RealSystem},
-	}
-	for _, part := range o.parts {
-		s, ok := storms[part]
-		if !ok && part != "mutants" && part != "recovery" && part != "scenarios" {
-			return fmt.Errorf("nothing is named %q; there are noop, real, cluster, recovery, power, scenarios and mutants", part)
-		}
-		if o.print && ok {
-			if err := s.plan.Print(stdout); err != nil {
-				return err
-			}
-		}
+	parts, err := o.parts(set.Args())
+	if err != nil {
+		return err
 	}
 	if o.print {
+		for _, p := range parts {
+			if p.plan != nil {
+				if err := p.plan(o).Print(stdout); err != nil {
+					return err
+				}
+			}
+		}
 		return nil
 	}
 	temporary := o.dir == ""
@@ -114,19 +104,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range o.parts {
-		switch part {
-		case "mutants":
-			err = mutants(ctx, o, programs, stdout, stderr)
-		case "scenarios":
-			err = scenarios(ctx, o, programs, stdout, stderr)
-		case "recovery":
-			err = recovery(ctx, o, programs, stdout, stderr)
-		default:
-			err = storms[part].run(ctx, o.path(part), programs, stdout, stderr)
-		}
-		if err != nil {
-			return fmt.Errorf("%s, seed %d: %w; everything of the run is in %s", part, o.seed, err, o.path(part))
+	for _, p := range parts {
+		if err := p.run(ctx, o, programs, stdout, stderr); err != nil {
+			return fmt.Errorf("%s, seed %d: %w; everything of the run is in %s", p.name, o.seed, err, o.path(p.name))
 		}
 	}
 	if temporary {
@@ -137,7 +117,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func (o options) path(elem string) string { return filepath.Join(o.dir, elem) }
 
-// storm is one part of a run.
+// storm is a plan and the system that it goes over.
 type storm struct {
 	name   string
 	plan   *rig.Plan

@@ -11,6 +11,7 @@ import (
 
 	"tandem/internal/rig"
 	"tandem/internal/rig/host"
+	"tandem/internal/rig/power"
 )
 
 // programs are those of every test here, built once.
@@ -38,12 +39,18 @@ func build(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// TestStorms is `make faults` in small.
+// TestStorms is `make faults` in small; the storm on a cluster is TestClusterStorm.
 func TestStorms(t *testing.T) {
-	for name, s := range map[string]storm{
+	storms := map[string]storm{
 		"no-op engines": {"no-op engines", rig.NewPlan(11, rig.NoopStorm(0.02)), rig.NoopSystem},
 		"real engines":  {"real engines", rig.NewPlan(11, rig.RealStorm(0.06)), rig.RealSystem},
-	} {
+	}
+	if err := power.Possible(); err != nil {
+		t.Logf("NOT TESTED: a NATS server whose machine loses power: %v", err)
+	} else {
+		storms["loss of power"] = storm{"loss of power", rig.NewPlan(11, rig.PowerStorm(0.05)), rig.PowerSystem}
+	}
+	for name, s := range storms {
 		t.Run(name, func(t *testing.T) {
 			var verdict bytes.Buffer
 			err := s.run(t.Context(), t.TempDir(), programs, &verdict, t.Output())
