@@ -73,24 +73,8 @@ func settleManifest(path string, list []*jobs.Job) (resumed bool, err error) {
 // SubmitOne submits one job of a batch of which the caller keeps the record. It waits while the intake is full, and minutes while
 // NATS is away. resumed says that an earlier process may have submitted the job: one that waits, runs or has ended is left alone then.
 func (c *Client) SubmitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
-	return whileAbsent(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) })
-}
-
-func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
-	if j.User != c.user {
-		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client", j.User, c.user)
-	}
-	if err := c.checkModel(ctx, j); err != nil {
-		return err
-	}
-	if resumed { // the server forgets the ids of finished jobs when it restarts
-		l, err := c.locate(ctx, j.User, j.ID)
-		if err != nil || l.place != PlaceUnknown {
-			return err
-		}
-	}
 	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
-		_, err := c.submit(ctx, j, "")
+		err := whileAbsent(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) }) // minutes each time, however long the queue was full
 		full, ok := errors.AsType[*jobs.Error](err)
 		if !ok || full.Code != jobs.CodeQueueFull {
 			return err
@@ -107,6 +91,23 @@ func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error
 			return context.Cause(ctx)
 		}
 	}
+}
+
+func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
+	if j.User != c.user {
+		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client", j.User, c.user)
+	}
+	if err := c.checkModel(ctx, j); err != nil {
+		return err
+	}
+	if resumed { // the server forgets the ids of finished jobs when it restarts
+		l, err := c.locate(ctx, j.User, j.ID)
+		if err != nil || l.place != PlaceUnknown {
+			return err
+		}
+	}
+	_, err := c.submit(ctx, j, "")
+	return err
 }
 
 // BatchJobs lists the ids of a batch's jobs that have a result, wait or run, in order; for whoever
