@@ -73,8 +73,8 @@ func TestSubmitTwice(t *testing.T) {
 	}
 
 	var done book
+	r.startPrefill(1, passOn)
 	r.start(jobs.RoleDecode, 1, done.note(answer))
-	r.start(jobs.RolePrefill, 1, passOn)
 	r.results(j)
 	submit()
 	r.results(j)

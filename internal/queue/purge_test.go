@@ -191,30 +191,32 @@ func TestPurgeWhileWorkerIsAway(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			var decodes book
-			if tt.role == jobs.RolePrefill {
-				r.start(jobs.RoleDecode, 1, decodes.note(answer))
-			}
-			r.link = newLink(t, r.server.URL())
+			link := newLink(t, r.server.URL())
+			r.link = link
 			begun, goOn := make(chan struct{}), make(chan struct{})
-			s := r.start(tt.role, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			s := r.prepare(tt.role, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 				close(begun)
 				<-goOn
 				return tt.run(ctx, task)
 			})
+			r.link = nil
 			j := testJob(jobs.Batch)
 			if tt.role == jobs.RolePrefill {
+				r.beginPrefill(s)
+				r.start(jobs.RoleDecode, 1, decodes.note(answer))
 				r.submit(j)
 			} else {
+				s.begin()
 				r.relay(j)
 			}
 			<-begun
-			r.link.cut()
+			link.cut()
 			r.eventually("connection lost", func() bool { return !s.conn.Connected() })
 			if _, err := r.client().PurgeBatch(t.Context(), j.Batch); err != nil {
 				t.Fatal(err)
 			}
 			close(goOn)
-			r.link.mend()
+			link.mend()
 			r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 })
 			if results, letters := r.waiting(StreamResults), r.waiting(StreamDLQ); results+letters > 0 || r.state(StreamRelay).LastSeq > 1 || decodes.times() > 0 {
 				t.Errorf("after the purge: %d results, %d dead letters, %d jobs decoded", results, letters, decodes.times())
