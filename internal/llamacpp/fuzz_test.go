@@ -1,14 +1,12 @@
 package llamacpp
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"unicode"
 
-	"tandem/internal/jobs"
+	"tandem/internal/engine/enginetest"
 )
 
 // scripted is a llama-server that answers as a real one, but for the paths of the test.
@@ -38,17 +36,6 @@ func (s scripted) engine(t testing.TB) *Engine {
 	return e
 }
 
-// checkError: the error has a code, and neither an escape sequence nor megabytes.
-func checkError(t *testing.T, err error) {
-	t.Helper()
-	if _, ok := errors.AsType[*jobs.Error](err); !ok {
-		t.Errorf("%v has no code", err)
-	}
-	if s := err.Error(); len(s) > 1000 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		t.Errorf("the message has %d bytes: %.300q", len(s), s)
-	}
-}
-
 // What the chat streams is the text, once and in order: what was emitted while it came equals what is returned at
 // the end, and an answer without a reason for its end is none.
 func FuzzAnswer(f *testing.F) {
@@ -69,7 +56,7 @@ func FuzzAnswer(f *testing.F) {
 			return nil
 		})
 		if err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 			return
 		}
 		if c.Text != text.String() || c.Thinking != thinking.String() {
@@ -93,7 +80,7 @@ func FuzzTokenise(f *testing.F) {
 		e := scripted{"/apply-template": rendered, "/tokenize": tokens}.engine(t)
 		n, err := e.Estimate(t.Context(), ask("x", 5))
 		if err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 		} else if n.PromptTokens < 1 || n.PromptTokens >= 100 || n.CachedTokens >= n.PromptTokens {
 			t.Errorf("believed %+v", n)
 		}

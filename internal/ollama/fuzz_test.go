@@ -1,15 +1,13 @@
 package ollama
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"unicode"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/engine/enginetest"
 )
 
 // scripted is an Ollama that answers each path with a fixed body and status 200, unless status is set.
@@ -36,17 +34,6 @@ func (s scripted) engine(t testing.TB) *Engine {
 	return e
 }
 
-// checkError: the error has a code, and neither an escape sequence nor megabytes.
-func checkError(t *testing.T, err error) {
-	t.Helper()
-	if _, ok := errors.AsType[*jobs.Error](err); !ok {
-		t.Errorf("%v has no code", err)
-	}
-	if s := err.Error(); len(s) > 1000 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		t.Errorf("the message has %d bytes: %.300q", len(s), s)
-	}
-}
-
 const (
 	tags = `{"models":[{"model":"m:latest","digest":"d1"}]}`
 	ps   = `{"models":[{"model":"m:latest","digest":"d1","context_length":4096}]}`
@@ -63,7 +50,7 @@ func FuzzDescribe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version, tags, ps string) {
 		d, err := scripted{bodies: map[string]string{"/api/version": version, "/api/tags": tags, "/api/ps": ps}}.engine(t).Describe(t.Context())
 		if err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 			return
 		}
 		if d.Version == "" || len(d.Version) > maxMark || len(d.ModelDigest) > maxMark || d.ContextTokens < 1 || d.ContextTokens > DefaultNumCtx {
@@ -106,7 +93,7 @@ func FuzzRefusal(f *testing.F) {
 		if err == nil {
 			return
 		}
-		checkError(t, err)
+		enginetest.CheckError(t, err)
 		if strings.Contains(err.Error(), "secret of student") {
 			t.Errorf("the error quotes the prompt: %v", err)
 		}

@@ -1,13 +1,12 @@
 package slots
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"unicode"
 
+	"tandem/internal/engine/enginetest"
 	"tandem/internal/jobs"
 )
 
@@ -29,17 +28,6 @@ func answering(status int, body string) *Server {
 	}
 }
 
-// checkError: what an engine says wrongly has a code that sends the job elsewhere, in a few printable words.
-func checkError(t *testing.T, err error) {
-	t.Helper()
-	if _, ok := errors.AsType[*jobs.Error](err); !ok {
-		t.Errorf("%v has no code", err)
-	}
-	if s := err.Error(); len(s) > 1000 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		t.Errorf("the message has %d bytes: %.300q", len(s), s)
-	}
-}
-
 // Whatever answers at the engine's address, what is kept of it is within bounds.
 func FuzzDescribe(f *testing.F) {
 	good := `{"build_info":"b1","model_path":"/m.gguf","total_slots":2,"media_marker":"x","default_generation_settings":{"n_ctx":4096}}`
@@ -53,7 +41,7 @@ func FuzzDescribe(f *testing.F) {
 		s := answering(http.StatusOK, body)
 		id, err := Describe(t.Context(), s.config.Client, s.config.Endpoint)
 		if err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 			return
 		}
 		if id.Slots < 1 || id.Slots > mostSlots || id.Context < 1 || id.Context > jobs.MaxTokens || len(id.Build)+len(id.Model)+len(id.Start) > 3*longestMark {
@@ -73,21 +61,21 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		s := answering(http.StatusOK, body)
 		if tokens, err := s.Tokens(t.Context(), "x"); err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 		} else if len(tokens) > len(body) {
 			t.Errorf("%d bytes are read as %d tokens", len(body), len(tokens))
 		}
 		if tasks, err := s.tasks(t.Context()); err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 		} else if len(tasks) > len(body) {
 			t.Errorf("%d bytes are read as %d slots", len(body), len(tasks))
 		}
 		slot := &Slot{server: s, cache: &cache{}}
 		if _, err := slot.act(t.Context(), "save", "x"); err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 		}
 		if p, err := slot.predict(t.Context(), []int32{1, 2}); err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 		} else if len(p.tokens) == 0 || len(p.tokens) > len(body) {
 			t.Errorf("%d bytes are read as a prediction of %d tokens", len(body), len(p.tokens))
 		}
@@ -115,7 +103,7 @@ func FuzzStream(f *testing.F) {
 			return nil
 		})
 		if err != nil {
-			checkError(t, err)
+			enginetest.CheckError(t, err)
 		} else if !last && !strings.Contains(body, done) {
 			t.Error("an answer without an end was taken for a whole one")
 		}
@@ -143,6 +131,6 @@ func FuzzRefusal(f *testing.F) {
 		if err == nil {
 			t.Fatalf("status %d was taken for a success", status)
 		}
-		checkError(t, err)
+		enginetest.CheckError(t, err)
 	})
 }
