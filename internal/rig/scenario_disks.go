@@ -84,12 +84,13 @@ func (d *disk) fill(ctx context.Context, leave int64) error {
 // empty makes room.
 func (d *disk) empty() error { return os.Remove(d.ballast()) }
 
+// fullStore: nats-server 2.15 answers no publish to a stream that could not be written, until it is started again; other streams go on. Then a work
+// queue may hold messages whose acknowledgement it could not write down. They are not delivered again, so that the streams do not become empty.
 func fullStore(ctx context.Context, o Options, d *disk) (check.Verdict, error) {
 	const jobs, room = 30, 12 << 20
 	plan := NewPlan(sceneSeed, Shape{Jobs: jobs + 2, Models: o.Models, BatchSize: jobs + 2, Callers: 1, PromptWords: [2]int{100_000, 120_000}, Tokens: [2]int{1, 4}}).split(jobs, 1, 1)
 	no := plan.Batches[2].Jobs[0] // is never accepted
 	plan.Batches = plan.Batches[:2]
-	plan.Batches[1].Single = true
 	o.NumCtx = 1 << 20
 	if err := d.under(filepath.Join(o.Dir, "nats")); err != nil {
 		return check.Verdict{}, err

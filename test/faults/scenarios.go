@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,15 @@ func scenarios(ctx context.Context, o options, programs *host.Programs, stdout, 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+	known := map[string]bool{}
+	for _, sc := range rig.Scenarios() {
+		known[sc.Name] = true
+	}
+	for _, name := range o.scenarios {
+		if !known[name] {
+			return fmt.Errorf("no scenario is named %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), "; "))
+		}
+	}
 	for _, sc := range rig.Scenarios() {
 		if len(o.scenarios) > 0 && !slices.Contains(o.scenarios, sc.Name) {
 			continue
