@@ -52,6 +52,7 @@ func TestStorms(t *testing.T) {
 	}
 	for name, s := range storms {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait for what a struck worker held to be delivered again
 			var verdict bytes.Buffer
 			err := s.run(t.Context(), t.TempDir(), programs, &verdict, t.Output())
 			t.Log(verdict.String())
@@ -64,6 +65,7 @@ func TestStorms(t *testing.T) {
 
 // TestMutants has the judge look at broken builds: those that are built fastest. `make faults-mutants` shows it all of them.
 func TestMutants(t *testing.T) {
+	t.Parallel()
 	o := options{seed: 1, dir: t.TempDir(), only: []string{"no Msg-Id", "result without expected sequence", "cancel unheeded"}}
 	var caught bytes.Buffer
 	if err := mutants(t.Context(), o, programs, &caught, t.Output()); err != nil {
