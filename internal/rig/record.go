@@ -206,18 +206,19 @@ func (w *wire) arrive(op *tap.Op, conn string) moment {
 // callPaths are the calls to engines that compute.
 var callPaths = map[string]bool{"/api/generate": true, "/api/chat": true, "/completion": true}
 
+// Before a llama-server computes, it is asked for the prompt's tokens; then only these are sent, which name no job.
+const tokenPath = "/tokenize"
+
 // markers finds a job's marker in a request's body.
 var markers = regexp.MustCompile(`\[(rig-\d+-\d+)\]`)
 
-// call reads a request to an engine, and reports whether it computes for a job.
+// call reads a request to an engine, and reports whether it computes.
 func (r *recorder) call(engine string, e *tap.Exchange) bool {
 	path := e.Request.URL.Path
-	marker := markerOf(e.Body)
-	if !callPaths[path] || marker == "" {
-		return false
+	if marker := markerOf(e.Body); marker != "" && (callPaths[path] || path == tokenPath) {
+		r.log.Add(history.Event{Kind: history.Called, Process: engine, Job: r.job(marker), Note: path})
 	}
-	r.log.Add(history.Event{Kind: history.Called, Process: engine, Job: r.job(marker), Note: path})
-	return true
+	return callPaths[path]
 }
 
 func markerOf(data []byte) string {

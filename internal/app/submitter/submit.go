@@ -270,6 +270,8 @@ func (s *session) notAwaited(ctx context.Context, err error, jobID string) error
 	switch {
 	case interrupted(ctx):
 		err = app.ErrInterrupted
+	case code == jobs.CodeNATS && errors.Is(err, context.DeadlineExceeded): // no answer
+		return withHint(err, "whether NATS has job %s is not known; when it is back: %s result %[1]s", jobID, name)
 	case errors.Is(err, context.DeadlineExceeded), code == jobs.CodeTimeout, code == jobs.CodeDecodeMissing:
 	default:
 		return err

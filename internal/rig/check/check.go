@@ -50,6 +50,7 @@ type Counts struct {
 	Succeeded, Failed, Cancelled, Expired int            // jobs, by the terminal record in the stream
 	Left                                  int            // jobs that are still in a stream
 	Compared                              int            // texts held against the engine's own
+	HandedOver                            int            // jobs that were decoded from a KV state, as their results say
 	Delivered, Calls                      int            // deliveries to workers, and engine calls
 	Faults                                map[string]int // by the note up to its first colon, such as "kill", "nats kill"; never nil
 }

@@ -158,6 +158,9 @@ func (d *dossier) count(c *Counts) {
 	case expired:
 		c.Expired++
 	}
+	if end.record.Usage.HandedOver > 0 {
+		c.HandedOver++
+	}
 	if len(d.expected) > 0 {
 		c.Compared += len(d.texts())
 	}

@@ -62,6 +62,9 @@ type record struct {
 	Options struct {
 		Temperature *float64 `json:"temperature"`
 	} `json:"options"`
+	Usage struct {
+		HandedOver int `json:"handed_over"` // tokens
+	} `json:"usage"`
 	Job *record `json:"job"` // of a hand-over and a dead letter
 }
 
