@@ -30,7 +30,7 @@ func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) 
 		if err != nil {
 			return nil, err
 		}
-		replay, err := c.replayOf(ctx, r)
+		replay, err := c.awaitedReplay(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (c *Client) AwaitBatch(ctx context.Context, batch string, ids []string) ite
 		for r, err := range c.watch(ctx, jobs.BatchResults(c.user, batch), w) {
 			if err == nil {
 				var replay string
-				if replay, err = c.replayOf(ctx, r); replay != "" {
+				if replay, err = c.awaitedReplay(ctx, r); replay != "" {
 					w.add(replay)
 					continue
 				}
@@ -89,6 +89,15 @@ func (c *Client) AwaitBatch(ctx context.Context, batch string, ids []string) ite
 			}
 		}
 	}
+}
+
+// awaitedReplay is replayOf for who waits anyway: minutes for NATS to come back, as for the results.
+func (c *Client) awaitedReplay(ctx context.Context, r *jobs.Result) (id string, err error) {
+	err = whileAbsent(ctx, batchAbsent, func() (err error) {
+		id, err = c.replayOf(ctx, r)
+		return err
+	})
+	return id, err
 }
 
 // watch yields the wanted results under a subject until none is missing. It ends jobs whose own
