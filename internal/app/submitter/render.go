@@ -67,7 +67,8 @@ func problem(r *jobs.Result) string {
 	if r.Error.Stage == "" {
 		return cell(fmt.Sprintf("%s: %s", r.Status, r.Error.Message))
 	}
-	return cell(fmt.Sprintf("%s at %s: %s", r.Status, r.Error.Stage, r.Error.Message))
+	said := strings.TrimPrefix(r.Error.Message, string(r.Error.Stage)+": ") // an engine may say, too, where it failed
+	return cell(fmt.Sprintf("%s at %s: %s", r.Status, r.Error.Stage, said))
 }
 
 // secs writes a time as the tables do: 0.68 s, 12.3 s, 754 s.

@@ -171,3 +171,20 @@ func TestResultDir(t *testing.T) {
 		t.Errorf("read of a missing result = %v, %v; want nothing", missing, err)
 	}
 }
+
+func TestProblem(t *testing.T) {
+	for _, tt := range []struct {
+		info *jobs.ErrorInfo
+		want string
+	}{
+		{nil, "failed"},
+		{&jobs.ErrorInfo{Message: "it was\nlost"}, "failed: it was lost"},
+		{&jobs.ErrorInfo{Stage: jobs.StagePrefill, Message: "no such model"}, "failed at prefill: no such model"},
+		{&jobs.ErrorInfo{Stage: jobs.StagePrefill, Message: "prefill: the prompt is too long"}, "failed at prefill: the prompt is too long"},
+		{&jobs.ErrorInfo{Stage: jobs.StageDecode, Message: "prefill: \x1b[31mred"}, "failed at decode: prefill: ␛[31mred"},
+	} {
+		if got := problem(&jobs.Result{Status: jobs.Failed, Error: tt.info}); got != tt.want {
+			t.Errorf("problem(%+v) = %q, want %q", tt.info, got, tt.want)
+		}
+	}
+}
