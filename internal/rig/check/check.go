@@ -53,6 +53,7 @@ type Counts struct {
 	HandedOver                            int            // jobs that were decoded from a KV state, as their results say
 	Delivered, Calls                      int            // deliveries to workers, and engine calls
 	Faults                                map[string]int // by the note up to its first colon, such as "kill", "nats kill"; never nil
+	Ways                                  map[string]int // the same by the note up to its first comma, such as "kill: before publish"; never nil
 }
 
 // Verdict is the outcome of a run.
@@ -105,7 +106,7 @@ func (v Verdict) Broken() map[Rule]int {
 
 // count counts what is not a matter of one job.
 func count(events []history.Event) Counts {
-	c := Counts{Faults: map[string]int{}}
+	c := Counts{Faults: map[string]int{}, Ways: map[string]int{}}
 	for _, e := range events {
 		switch e.Kind {
 		case history.Delivered:
@@ -117,6 +118,8 @@ func count(events []history.Event) Counts {
 		case history.Fault:
 			what, _, _ := strings.Cut(e.Note, ":")
 			c.Faults[strings.TrimSpace(what)]++
+			way, _, _ := strings.Cut(e.Note, ",")
+			c.Ways[strings.TrimSpace(way)]++
 		}
 	}
 	return c

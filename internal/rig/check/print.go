@@ -41,10 +41,16 @@ func (v Verdict) String() string {
 	row("expired", c.Expired)
 	row("left", c.Left)
 	row("texts compared", c.Compared)
+	row("handed over", c.HandedOver)
 	row("deliveries", c.Delivered)
 	row("engine calls", c.Calls)
 	for _, name := range slices.Sorted(maps.Keys(c.Faults)) {
 		row("fault: "+plain(name), c.Faults[name])
+		for _, way := range slices.Sorted(maps.Keys(c.Ways)) {
+			if what, how, _ := strings.Cut(way, ": "); what == name && how != "" {
+				row("    "+plain(how), c.Ways[way])
+			}
+		}
 	}
 	broken := v.Broken()
 	for _, rule := range Rules() {

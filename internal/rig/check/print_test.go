@@ -17,21 +17,23 @@ func TestPrint(t *testing.T) {
 		submitted(job), accepted(), delivered("decode-1", "RELAY", 1), fault("decode-1", "kill: between publish\nand ack\x1b[31m"), healed("decode-1"), again(stored("RESULTS", 7)),
 		told(failure), found("RESULTS", 7, other), expect("yes"), ended(),
 	}
-	want := `submitted                   1
-accepted                    1
-refused                     0
-succeeded                   1
-failed                      0
-cancelled                   0
-expired                     0
-left                        0
-texts compared              1
-deliveries                  1
-engine calls                0
-fault: kill                 1
-VIOLATED: wrong text        1
-VIOLATED: untold            1
-violations                  2
+	want := `submitted                               1
+accepted                                1
+refused                                 0
+succeeded                               1
+failed                                  0
+cancelled                               0
+expired                                 0
+left                                    0
+texts compared                          1
+handed over                             0
+deliveries                              1
+engine calls                            0
+fault: kill                             1
+    between publish?and ack?[31m        1
+VIOLATED: wrong text                    1
+VIOLATED: untold                        1
+violations                              2
 
 wrong text: job a: the text 9390298f3fb0 is not what the engine says when asked directly
      0.000  submitted  caller-1  jobs.prefill.m:1.batch.a
