@@ -22,7 +22,7 @@ type WorkerFlags struct {
 	NKey  string `name:"nkey" env:"TANDEM_NKEY" help:"NATS nkey seed file." placeholder:"FILE"`
 	TLSCA string `name:"tls-ca" env:"TANDEM_TLS_CA" help:"Certificate authority of the NATS server." placeholder:"FILE"`
 
-	Replicas int `env:"TANDEM_REPLICAS" default:"1" help:"Servers of a NATS cluster that keep each stream that this worker creates: 1, 3 or 5. What exists is left as it is."`
+	Replicas int `env:"TANDEM_REPLICAS" default:"1" help:"On how many servers of a NATS cluster each stream is kept that this worker creates: 1, 3 (one may fail) or 5 (two may). Streams that exist stay as they are."`
 
 	Model       string `env:"TANDEM_MODEL" required:"" help:"Model that this worker serves, for example qwen3-coder:30b." placeholder:"NAME"`
 	Engine      string `env:"TANDEM_ENGINE" enum:"ollama,llamacpp" default:"ollama" help:"Engine beside this worker: ollama or llamacpp."`
