@@ -40,7 +40,7 @@ type census struct {
 
 func newFleet(model string, timing Timing, now time.Time) *fleet {
 	return &fleet{
-		model: model, ttl: timing.PresenceTTL, grace: timing.Beat / 2,
+		model: model, ttl: timing.PresenceTTL, grace: timing.Beat / 3, // so that the jobs of the last one are begun within 12 s: 10 of silence, this, and two ticks
 		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}),
 	}
 }

@@ -179,7 +179,7 @@ func TestGate(t *testing.T) {
 func TestFleet(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
-	f := newFleet("m:1", Timing{Beat: 2 * time.Second, PresenceTTL: 10 * time.Second}, start)
+	f := newFleet("m:1", Timing{Beat: 3 * time.Second, PresenceTTL: 10 * time.Second}, start)
 	view, changed := f.census()
 	expect := func(slots int, noPrefill, notified bool) {
 		t.Helper()
@@ -206,7 +206,7 @@ func TestFleet(t *testing.T) {
 		return &Presence{Role: role, Model: model, State: state, Slots: 2}
 	}
 	f.expire(at(900 * time.Millisecond))
-	expect(0, false, false) // within the grace of half a beat
+	expect(0, false, false) // within the grace of a third of a beat
 	f.expire(at(time.Second))
 	expect(0, true, true)
 	f.note("a", p(jobs.RoleDecode, "m:1", StateReady), at(time.Second))
