@@ -141,12 +141,20 @@ func TestBrokenWorkerLeavesJobsToOthers(t *testing.T) {
 		}
 		return false
 	})
-	for _, res := range r.results(list...) {
-		if res.Status != jobs.Succeeded {
+	found := r.results(list...)
+	ran, _ := broken.list()
+	for _, res := range found { // it tries one now and then, and by chance the same job three times
+		tries := 0
+		for _, what := range ran {
+			if what == "decode "+res.JobID {
+				tries++
+			}
+		}
+		if tries < jobs.MaxAttempts(jobs.StageDecode) && res.Status != jobs.Succeeded {
 			t.Errorf("result = %+v, error %+v", res, res.Error)
 		}
 	}
-	if n := broken.times(); n > 8 {
+	if n := len(ran); n > 8 {
 		t.Errorf("the broken worker had %d jobs", n)
 	}
 }
