@@ -3,6 +3,7 @@ package rig
 import (
 	"net/http"
 
+	"tandem/internal/rig/history"
 	"tandem/internal/rig/tap"
 )
 
@@ -38,6 +39,9 @@ func (m *machine) on(r *recorder) func(*tap.Exchange) tap.Answer {
 			how, m.answers = m.answers[0], m.answers[1:]
 		}
 		m.answerMu.Unlock()
+		if how != "" {
+			r.log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Answer + ": " + how})
+		}
 		a := answers[how]
 		a.Answered = func() { m.worker.reached(InCall) }
 		return a

@@ -19,6 +19,9 @@ import (
 func (s *System) loseNodes(ctx context.Context, a Action) {
 	s.natsMu.Lock()
 	defer s.natsMu.Unlock()
+	if ctx.Err() != nil {
+		return // all jobs have ended while it waited for its turn
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit+a.For)
 	defer cancel()
 	lost, which := s.toLose(ctx, a)

@@ -18,6 +18,7 @@ type Shape struct {
 	Callers   int      // submitters at a time
 
 	Kills       int // of workers, half of them at an exact step
+	Transfers   int // kills of prefill workers as they send a KV state
 	EngineKills int
 	NATSKills   int // half of the restarts are graceful
 	Quorums     int // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
@@ -68,10 +69,10 @@ const (
 	AfterPublish  Step = "after publish"           // it left, and its acknowledgement never arrives
 	BeforeAck     Step = "between publish and ack" // the record is stored, the delivery is not acknowledged
 	AfterAck      Step = "after ack"
-	InTransfer    Step = "in mid transfer" // of a KV state
+	InTransfer    Step = "in a transfer" // of a KV state, which has begun to come
 )
 
-// Steps are all steps at which a worker can be struck in any storm.
+// Steps are those at which any worker can be struck in any storm.
 var Steps = []Step{OnDelivery, InCall, BeforePublish, AfterPublish, BeforeAck, AfterAck}
 
 // What is done to whom.
@@ -236,6 +237,7 @@ func (p *Plan) actions(r *rand.Rand) {
 		return Action{What: Wire, How: wireHows[i%len(wireHows)], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
 	})
 	add(s.BadAnswers, func(i int) Action { return Action{What: Answer, How: answerHows[i%len(answerHows)]} })
+	add(s.Transfers, func(int) Action { return Action{What: Kill, Step: InTransfer} })
 	add(s.Quorums, func(i int) Action { return away(Action{What: Quorum, How: []string{"killed", "stopped"}[i%2]}) })
 	slices.SortStableFunc(p.Actions, func(a, b Action) int { return cmp.Compare(a.After, b.After) })
 }

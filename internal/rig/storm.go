@@ -41,7 +41,11 @@ func (s *System) Storm(p *Plan) (check.Verdict, error) {
 	if err := s.settle(ctx, p); err != nil {
 		return check.Verdict{}, err
 	}
-	return check.Check(s.Log.Events()), s.Log.Flush()
+	v := check.Check(s.Log.Events())
+	if len(v.Violations) > 0 { // which also say why jobs did not end
+		err = nil
+	}
+	return v, errors.Join(err, s.sound(), s.Log.Flush())
 }
 
 // callAll has so many callers at a time submit the batches.
@@ -117,6 +121,10 @@ func (s *System) strike(ctx context.Context, wg *sync.WaitGroup, actions []Actio
 func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 	u := s.workers[a.Target%len(s.workers)]
 	m := s.machine[a.Target%len(s.machine)]
+	if a.Step == InTransfer { // which only a prefill worker gets to
+		model, i := a.Target%len(s.Models), a.Target/len(s.Models)%s.Each
+		u = s.workers[model*2*s.Each+i]
+	}
 	switch a.What {
 	case Kill:
 		s.at(ctx, wg, u, a.Step, func(step Step) tap.Verdict { u.kill(step); return tap.Cut })
@@ -143,7 +151,6 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 	case Wire:
 		s.spoilWire(ctx, wg, u, a)
 	case Answer:
-		s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Answer + ": " + a.How})
 		m.spoil(a.How)
 	}
 }
@@ -151,16 +158,21 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 // at strikes a unit at a step.
 func (s *System) at(ctx context.Context, wg *sync.WaitGroup, u *unit, step Step, do func(Step) tap.Verdict) {
 	if step == Anywhere {
-		do(step)
+		if u.awaitRunning(ctx) {
+			do(step)
+		}
 		return
 	}
-	u.arm(ctx, wg, step, armLimit, func() tap.Verdict { return do(step) })
+	u.arm(ctx, wg, step, armLimit, do)
 }
 
 // killEngine ends an engine with all its children, and starts it again.
 func (s *System) killEngine(ctx context.Context, m *machine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return // all jobs have ended while it waited for its turn
+	}
 	s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Engine + ": " + string(Anywhere)})
 	m.Kill()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)

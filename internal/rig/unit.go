@@ -33,7 +33,7 @@ type unit struct {
 // strike is what happens to a unit when it reaches a step.
 type strike struct {
 	step Step
-	do   func() tap.Verdict // once; it may block
+	do   func(Step) tap.Verdict // once, with where the unit is then; it may block
 }
 
 // keep starts the process, and again whenever it ends, until ctx ends; then it is killed.
@@ -67,10 +67,38 @@ func (u *unit) current() *host.Process {
 	return u.process
 }
 
-// kill ends the process at once.
+// running is the process if it runs, else nil.
+func (u *unit) running() *host.Process {
+	p := u.current()
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.Exited():
+		return nil
+	default:
+		return p
+	}
+}
+
+// awaitRunning waits until the process runs, since who strikes one that was struck a moment ago strikes nobody. It reports false if ctx ends first.
+func (u *unit) awaitRunning(ctx context.Context) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for u.running() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// kill ends the process at once, if it runs.
 func (u *unit) kill(step Step) {
-	u.log.Add(history.Event{Kind: history.Fault, Process: u.name, Note: Kill + ": " + string(step)})
-	if p := u.current(); p != nil {
+	if p := u.running(); p != nil {
+		u.log.Add(history.Event{Kind: history.Fault, Process: u.name, Note: Kill + ": " + string(step)})
 		p.Kill()
 	}
 }
@@ -96,10 +124,10 @@ func (u *unit) freeze(ctx context.Context, wg *sync.WaitGroup, step Step, d time
 	return thawed
 }
 
-// arm has do happen when the unit reaches the step, or when limit has passed, as it may never get there.
-func (u *unit) arm(ctx context.Context, wg *sync.WaitGroup, step Step, limit time.Duration, do func() tap.Verdict) {
+// arm has do happen when the unit reaches the step, or, as it may never get there, wherever it is when limit has passed.
+func (u *unit) arm(ctx context.Context, wg *sync.WaitGroup, step Step, limit time.Duration, do func(Step) tap.Verdict) {
 	done := make(chan struct{})
-	s := &strike{step: step, do: func() tap.Verdict { defer close(done); return do() }}
+	s := &strike{step: step, do: func(at Step) tap.Verdict { defer close(done); return do(at) }}
 	u.mu.Lock()
 	u.armed = append(u.armed, s)
 	u.mu.Unlock()
@@ -107,8 +135,8 @@ func (u *unit) arm(ctx context.Context, wg *sync.WaitGroup, step Step, limit tim
 		select {
 		case <-done:
 		case <-time.After(limit):
-			if u.disarm(s) {
-				s.do()
+			if u.awaitRunning(ctx) && u.disarm(s) {
+				s.do(Anywhere)
 			}
 		case <-ctx.Done():
 			u.disarm(s)
@@ -143,7 +171,7 @@ func (u *unit) reached(step Step) tap.Verdict {
 	if hit == nil {
 		return tap.Pass
 	}
-	return hit.do()
+	return hit.do(step)
 }
 
 // on reads an operation of the unit's connection, and strikes at its step. What a kill interrupts is not passed on: the process neither sends nor

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"tandem/internal/rig"
@@ -20,7 +21,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // disks are to be unmounted
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
@@ -45,6 +46,9 @@ type options struct {
 
 // errBroken says that a promise was not kept.
 var errBroken = errors.New("a promise was broken; the history is kept")
+
+// errShort says that no promise was broken, and that this proves nothing.
+var errShort = errors.New("the run fell short of its plan, and proves nothing")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o options
@@ -146,6 +150,13 @@ func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, st
 	}
 	if len(verdict.Violations) > 0 {
 		return errBroken
+	}
+	short := s.plan.Short(verdict, o.Real)
+	for _, what := range short {
+		fmt.Fprintf(stdout, "NOT A PROOF: %s\n", what)
+	}
+	if len(short) > 0 {
+		return errShort
 	}
 	return nil
 }

@@ -1,0 +1,72 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"tandem/internal/rig/check"
+)
+
+// Short says in what a run fell short of its plan, a sentence each; none if it did not. A verdict without violations proves nothing if the faults never struck, or
+// if nothing was there to be harmed. handOvers is whether its engines hand KV states over.
+func (p *Plan) Short(v check.Verdict, handOvers bool) (short []string) {
+	c := v.Counts
+	want := func(have, least, of int, what string) {
+		if have < least {
+			short = append(short, fmt.Sprintf("%d of %d %s", have, of, what))
+		}
+	}
+	if c.Submitted != p.Jobs() {
+		short = append(short, fmt.Sprintf("%d jobs were submitted, and %d were to be", c.Submitted, p.Jobs()))
+	}
+	planned, greedy, cancels, expiring := map[string]int{}, 0, 0, 0
+	for _, a := range p.Actions {
+		planned[a.What]++
+	}
+	for _, b := range p.Batches {
+		for _, j := range b.Jobs {
+			switch {
+			case b.Deadline > 0:
+				expiring++
+			case j.Cancel:
+				cancels++
+			case j.Temperature == 0:
+				greedy++
+			}
+		}
+	}
+	for _, what := range sortedKeys(planned) {
+		n := planned[what]
+		want(c.Faults[what], n-max(1, n/10), n, fmt.Sprintf("faults %q struck", what)) // one may find nobody there
+	}
+	want(c.Compared, greedy*8/10, greedy, "greedy texts were compared")
+	want(c.Cancelled, cancels/10, cancels, "jobs that were to be cancelled were in time") // the others had ended
+	want(c.Expired, expiring/25, expiring, "jobs that were to expire did")
+	if handOvers {
+		want(c.HandedOver, max(1, c.Succeeded/4), c.Succeeded, "jobs that succeeded were handed over as a KV state")
+	}
+	return short
+}
+
+// broke is what a Go program says when it fails by its own fault.
+var broke = regexp.MustCompile(`(?m)^(panic: |fatal error: |WARNING: DATA RACE)`)
+
+// sound looks whether a worker or a submitter broke by its own fault, which its restart would hide.
+func (s *System) sound() error {
+	var errs []error
+	for _, logs := range []string{s.path("*.log"), s.path("callers", "*", "log"), s.path("callers", "log")} {
+		names, err := filepath.Glob(logs)
+		errs = append(errs, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			errs = append(errs, err)
+			if what := broke.Find(text); what != nil {
+				errs = append(errs, fmt.Errorf("%s says %q", name, what))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

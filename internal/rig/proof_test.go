@@ -1,0 +1,78 @@
+package rig
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tandem/internal/rig/check"
+)
+
+// whole is the verdict on a run in which all of a plan happened.
+func whole(p *Plan) check.Counts {
+	c := check.Counts{Submitted: p.Jobs(), Succeeded: p.Jobs(), Compared: p.Jobs(), HandedOver: p.Jobs(), Cancelled: 1, Expired: p.Shape.Expiring, Faults: map[string]int{}}
+	for _, a := range p.Actions {
+		c.Faults[a.What]++
+	}
+	return c
+}
+
+func TestShort(t *testing.T) {
+	p := NewPlan(1, RealStorm(1))
+	for i := range p.Batches[0].Jobs[:10] {
+		p.Batches[0].Jobs[i].Cancel = true
+	}
+	for name, test := range map[string]struct {
+		change func(*check.Counts)
+		want   string // empty: it is a proof
+	}{
+		"all happened":      {func(*check.Counts) {}, ""},
+		"one fault missed":  {func(c *check.Counts) { c.Faults[Caller]-- }, ""},
+		"some kills missed": {func(c *check.Counts) { c.Faults[Kill] = 34 }, `34 of 38 faults "kill" struck`},
+		"no bad answer":     {func(c *check.Counts) { delete(c.Faults, Answer) }, `0 of 9 faults "answer" struck`},
+		"a job less":        {func(c *check.Counts) { c.Submitted-- }, "309 jobs were submitted, and 310 were to be"},
+		"a job twice":       {func(c *check.Counts) { c.Submitted++ }, "311 jobs were submitted, and 310 were to be"},
+		"no text compared":  {func(c *check.Counts) { c.Compared = 0 }, "greedy texts were compared"},
+		"nothing cancelled": {func(c *check.Counts) { c.Cancelled = 0 }, "jobs that were to be cancelled were in time"},
+		"no hand-over":      {func(c *check.Counts) { c.HandedOver = 0 }, "0 of 310 jobs that succeeded were handed over"},
+		"nothing succeeded": {func(c *check.Counts) { c.Succeeded, c.Compared, c.HandedOver = 0, 0, 0 }, "handed over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := whole(p)
+			c.Faults = maps.Clone(c.Faults)
+			test.change(&c)
+			short := strings.Join(p.Short(check.Verdict{Counts: c}, true), "\n")
+			if test.want == "" && short != "" || !strings.Contains(short, test.want) {
+				t.Errorf("it falls short in %q, want %q", short, test.want)
+			}
+		})
+	}
+	noop := NewPlan(1, NoopStorm(0.1))
+	c := whole(noop)
+	c.HandedOver = 0
+	if short := noop.Short(check.Verdict{Counts: c}, false); len(short) > 0 {
+		t.Errorf("without hand-overs it falls short in %q", short)
+	}
+}
+
+func TestProgramsThatBreak(t *testing.T) {
+	for text, sound := range map[string]bool{
+		`{"msg":"a job failed: panic: of the engine"}` + "\n":        true,
+		"all is well\npanic: runtime error\n\ngoroutine 1 [running]": false,
+		"==================\nWARNING: DATA RACE\n":                   false,
+		"fatal error: concurrent map writes\n":                       false,
+	} {
+		s := &System{Options: Options{Dir: t.TempDir()}}
+		if err := os.MkdirAll(s.path("callers", "a"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.path("callers", "a"), "log"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.sound(); (err == nil) != sound {
+			t.Errorf("after %q: error %v", text, err)
+		}
+	}
+}
