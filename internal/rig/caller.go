@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 
 // call submits a batch by the submitter, as an instructor does, and goes on with it when the submitter is killed, until every job has ended. What the
 // caller was told is what the submitter leaves behind.
-func (s *System) call(ctx context.Context, b Batch) error {
+func (s *System) call(ctx context.Context, b Batch) (err error) {
 	dir := s.path("callers", b.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -28,7 +29,7 @@ func (s *System) call(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
-	defer c.nats.close()
+	defer func() { err = errors.Join(err, c.nats.close()) }()
 	if b.Single {
 		return c.single(ctx, b.Jobs[0])
 	}
@@ -256,6 +257,9 @@ func (s *System) cancelJob(ctx context.Context, j Job) {
 	}
 	defer c.nats.close()
 	code, _, err := c.run(context.WithoutCancel(ctx), "cancel", id)
+	for err == nil && code == exitUnreachable && c.pause(ctx) == nil {
+		code, _, err = c.run(context.WithoutCancel(ctx), "cancel", id)
+	}
 	if err == nil && code == exitDone && s.r.status(id) == "cancelled" {
 		s.Log.Add(history.Event{Kind: history.Cancelled, Process: c.name, Job: id})
 	}

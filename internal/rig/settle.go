@@ -15,7 +15,8 @@ import (
 // settleLimit is how long a delivery whose acknowledgement was lost may stay in its stream: AckWait, and some.
 const settleLimit = 90 * time.Second
 
-// settle waits until nothing is at work any more, writes down what every stream holds, and asks the engines what the texts should have been.
+// settle waits until nothing is at work any more, asks the engines what the texts should have been, and then writes down what every stream
+// holds, so that it also finds what came late.
 func (s *System) settle(ctx context.Context, p *Plan) error {
 	err := s.until(settleLimit, "empty streams", func(ctx context.Context) (bool, error) {
 		for _, name := range []string{"INTAKE", "RELAY"} {
@@ -32,13 +33,13 @@ func (s *System) settle(ctx context.Context, p *Plan) error {
 	if err := s.replicated(); err != nil {
 		return err
 	}
+	if err := s.ask(ctx, p); err != nil {
+		return err
+	}
 	for _, name := range streams() {
 		if err := s.find(ctx, name); err != nil {
 			return err
 		}
-	}
-	if err := s.ask(ctx, p); err != nil {
-		return err
 	}
 	s.Log.Add(history.Event{Kind: history.Ended})
 	return nil

@@ -191,7 +191,7 @@ func (l link) reset() {
 func (l link) close() error {
 	var errs []error
 	for _, t := range l {
-		errs = append(errs, t.Close())
+		errs = append(errs, t.Close(), t.Err()) // what it could not carry the recorder has not read
 	}
 	return errors.Join(errs...)
 }
@@ -332,7 +332,7 @@ func (s *System) Stop() error {
 	}
 	var errs []error
 	for _, t := range s.taps {
-		errs = append(errs, t.Close())
+		errs = append(errs, t.Close(), t.Err())
 	}
 	s.taps = nil
 	for _, m := range s.machine {
