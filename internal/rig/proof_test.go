@@ -12,7 +12,7 @@ import (
 
 // whole is the verdict on a run in which all of a plan happened.
 func whole(p *Plan) check.Counts {
-	c := check.Counts{Submitted: p.Jobs(), Succeeded: p.Jobs(), Compared: p.Jobs(), HandedOver: p.Jobs(), Cancelled: 1, Expired: p.Shape.Expiring, Faults: map[string]int{}}
+	c := check.Counts{Submitted: p.Jobs(), Succeeded: p.Jobs(), Compared: p.Jobs(), HandedOver: p.Jobs(), Cancelled: 1, Expired: p.Shape.Expiring, Faults: map[string]int{}, Ways: map[string]int{"kill: in a transfer": p.Shape.Transfers}}
 	for _, a := range p.Actions {
 		c.Faults[a.What]++
 	}
@@ -30,8 +30,9 @@ func TestShort(t *testing.T) {
 	}{
 		"all happened":      {func(*check.Counts) {}, ""},
 		"one fault missed":  {func(c *check.Counts) { c.Faults[Caller]-- }, ""},
-		"some kills missed": {func(c *check.Counts) { c.Faults[Kill] = 34 }, `34 of 38 faults "kill" struck`},
+		"some kills missed": {func(c *check.Counts) { c.Faults[Kill] = 33 }, `33 of 38 faults "kill" struck`},
 		"no bad answer":     {func(c *check.Counts) { delete(c.Faults, Answer) }, `0 of 9 faults "answer" struck`},
+		"no transfer":       {func(c *check.Counts) { c.Ways = nil }, `0 of 6 faults "kill: in a transfer" struck there`},
 		"a job less":        {func(c *check.Counts) { c.Submitted-- }, "309 jobs were submitted, and 310 were to be"},
 		"a job twice":       {func(c *check.Counts) { c.Submitted++ }, "311 jobs were submitted, and 310 were to be"},
 		"no text compared":  {func(c *check.Counts) { c.Compared = 0 }, "greedy texts were compared"},
