@@ -126,10 +126,12 @@ func Classify(err error) ErrorClass {
 }
 
 // RetryDelay is how long the queue waits before it delivers a job again, by the class of the
-// error and the attempt (from 1) that failed.
+// error and the attempt (from 1) that failed. After a failure that is a little less than the pause of a worker
+// at which one job after the other fails, so that the job comes back while that worker pauses, and gets to another.
 func RetryDelay(class ErrorClass, attempt int) time.Duration {
 	if class == HandBack {
 		return time.Second
 	}
-	return min(time.Second<<min(max(attempt, 1)-1, 5), 30*time.Second)
+	const first = 800 * time.Millisecond
+	return first << min(max(attempt, 1)-1, 5)
 }

@@ -70,13 +70,13 @@ func TestClassify(t *testing.T) {
 }
 
 func TestRetryDelay(t *testing.T) {
-	for attempt, want := range []time.Duration{1, 1, 2, 4, 8, 16, 30, 30} {
-		if got := RetryDelay(Retry, attempt); got != want*time.Second {
-			t.Errorf("RetryDelay(Retry, %d) = %v, want %v", attempt, got, want*time.Second)
+	for attempt, want := range []time.Duration{800, 800, 1600, 3200, 6400, 12_800, 25_600, 25_600} {
+		if got := RetryDelay(Retry, attempt); got != want*time.Millisecond {
+			t.Errorf("RetryDelay(Retry, %d) = %v, want %v", attempt, got, want*time.Millisecond)
 		}
 	}
-	if got := RetryDelay(Retry, 1<<30); got != 30*time.Second {
-		t.Errorf("RetryDelay of a huge attempt = %v, want 30s", got)
+	if got := RetryDelay(Retry, 1<<30); got != 25_600*time.Millisecond {
+		t.Errorf("RetryDelay of a huge attempt = %v, want 25.6s", got)
 	}
 	if got := RetryDelay(HandBack, 9); got != time.Second {
 		t.Errorf("RetryDelay(HandBack, 9) = %v, want 1s", got)
