@@ -41,7 +41,7 @@ func (r *reader) next(ctx context.Context, wait time.Duration) (jetstream.Msg, e
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		msg, err := r.step(waiting)
+		msg, err := r.step(ctx, waiting)
 		switch {
 		case msg != nil:
 			return msg, nil
@@ -58,17 +58,18 @@ func (r *reader) next(ctx context.Context, wait time.Duration) (jetstream.Msg, e
 	}
 }
 
-// step makes the consumer if there is none, and waits a little for a message.
-func (r *reader) step(ctx context.Context) (jetstream.Msg, error) {
+// step makes the consumer if there is none, and waits a little for a message, as long as waiting lasts. That nothing is missed is asked
+// in spite of its end.
+func (r *reader) step(ctx, waiting context.Context) (jetstream.Msg, error) {
 	if r.messages == nil {
-		if err := r.open(ctx); err != nil {
+		if err := r.open(waiting); err != nil {
 			return nil, r.c.explain(err)
 		}
 	}
 	if r.c.nc.Stats().Reconnects != r.reconnects {
 		return nil, errors.New("the connection was lost, and with it what was on its way")
 	}
-	looking, cancel := context.WithTimeout(ctx, readerLook)
+	looking, cancel := context.WithTimeout(waiting, readerLook)
 	defer cancel()
 	msg, err := r.messages.Next(jetstream.NextContext(looking))
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -88,18 +89,26 @@ func (r *reader) step(ctx context.Context) (jetstream.Msg, error) {
 	return msg, nil
 }
 
-// complete is an error if the server has delivered what did not come. No gap shows that the last message
-// was lost, as when too much came at once for this client, until there is another.
+// complete begins anew if the consumer is not where this reader is. It may have delivered what did not come: no gap shows that the last
+// message was lost, as when too much came at once for this client, until there is another. Or its server, one of a cluster, was
+// started again and knows neither what it delivered nor that somebody waits; the connection is to another server and shows nothing.
 func (r *reader) complete(ctx context.Context) error {
 	if ctx.Err() != nil || !r.c.nc.IsConnected() {
 		return nil // there is no time to ask, or nobody
 	}
-	info, err := r.consumer.Info(ctx)
-	if err != nil || ctx.Err() != nil {
+	asking, cancel := context.WithTimeout(ctx, readerLook)
+	defer cancel()
+	info, err := r.consumer.Info(asking)
+	switch {
+	case err != nil:
+		r.close() // also where nobody waits any more, who would begin anew
 		return err
-	}
-	if info.Delivered.Consumer > r.delivered {
+	case info.Delivered.Consumer != r.delivered:
+		r.close()
 		return errors.New("the last messages were lost on the way")
+	case info.NumWaiting == 0 && info.NumPending > 0:
+		r.close()
+		return errors.New("the server does not know that somebody waits for messages")
 	}
 	return nil
 }
