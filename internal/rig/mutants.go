@@ -16,6 +16,7 @@ type Mutant struct {
 	Plan  func(seed uint64) *Plan
 	Rule  check.Rule // that is broken
 	Real  bool       // needs engines with KV states
+	Slow  bool       // its engines take so long that jobs wait while others are cancelled
 	Spoil bool       // states are altered on their way
 }
 
@@ -96,7 +97,7 @@ func Mutants() []Mutant {
 				{File: fileDelivery, Old: "return there != nil, err\n}\n\n// isGone", New: "return there != nil && false, err\n}\n\n// isGone"},
 			},
 			Plan: cancelled,
-			Rule: check.Restarted,
+			Rule: check.Restarted, Slow: true,
 		},
 		{
 			Name:  "text of another",
@@ -113,6 +114,9 @@ func MutantSystem(dir string, p *host.Programs, m Mutant) Options {
 	o := Options{Dir: dir, Programs: p, Models: RealStorm(0).Models[:1], Each: 2, Nodes: 1, Slots: 1, NumCtx: 4096, PerToken: 200 * time.Microsecond, SpoilStates: m.Spoil}
 	if m.Real {
 		o.Real, o.Each = true, 1
+	}
+	if m.Slow {
+		o.PerToken = 8 * time.Millisecond
 	}
 	return o
 }

@@ -29,24 +29,24 @@ func RealStorm(share float64) Shape {
 	}
 }
 
-// ClusterStorm is the storm on three servers of NATS of which one, or two at a time, are lost: a share of 1 has 600 jobs on no-op engines.
+// ClusterStorm is the storm on three servers of NATS of which one, or two at a time, are lost: a share of 1 has 300 jobs on no-op engines.
 func ClusterStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
-		Jobs: n(600, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
-		Kills: n(20, 2), NATSKills: n(20, 2), Quorums: n(3, 0), CallerKills: n(4, 0), Freezes: n(2, 0),
-		Cancels: n(12, 1), Expiring: n(20, 0), Singles: n(20, 2),
+		Jobs: n(300, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
+		Kills: n(10, 2), NATSKills: n(10, 2), Quorums: n(2, 0), CallerKills: n(2, 0), Freezes: n(2, 0),
+		Cancels: n(8, 1), Expiring: n(10, 0), Singles: n(10, 2),
 		Away:        [2]time.Duration{time.Second, 5 * time.Second},
 		PromptWords: [2]int{5, 60}, Tokens: [2]int{1, 24},
 	}
 }
 
-// PowerStorm is the storm on a NATS server whose machine loses power: a share of 1 has 600 jobs on no-op engines and 20 cuts.
+// PowerStorm is the storm on a NATS server whose machine loses power: a share of 1 has 300 jobs on no-op engines and 10 cuts.
 func PowerStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
-		Jobs: n(600, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
-		Kills: n(12, 2), PowerCuts: n(20, 2), CallerKills: n(4, 0), Cancels: n(12, 1), Singles: n(20, 2),
+		Jobs: n(300, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
+		Kills: n(6, 2), PowerCuts: n(10, 2), CallerKills: n(2, 0), Cancels: n(8, 1), Singles: n(10, 2),
 		PromptWords: [2]int{5, 60}, Tokens: [2]int{1, 24},
 	}
 }
