@@ -57,49 +57,62 @@ func (s *System) find(ctx context.Context, name string) error {
 	}
 }
 
-// ask has an engine of each model say the greedy texts itself. The workers do nothing any more.
+// ask has the engines of each model say the greedy texts themselves, each one by one. The workers do nothing any more.
 func (s *System) ask(ctx context.Context, p *Plan) error {
-	records := map[string]map[string]json.RawMessage{} // by model and job
-	greedy := map[string]bool{}
-	for _, b := range p.Batches {
-		for _, j := range b.Jobs {
-			greedy[j.Marker] = j.Temperature == 0
-		}
-	}
-	for _, e := range s.Log.Events() {
-		marker := markerOf(e.Record)
-		if e.Kind != history.Submitted || !greedy[marker] || s.r.status(e.Job) != "succeeded" && s.r.status(e.Job) != "" {
-			continue
-		}
-		var record struct{ Model string }
-		if err := json.Unmarshal(e.Record, &record); err != nil {
-			return fmt.Errorf("read job %s: %w", e.Job, err)
-		}
-		if records[record.Model] == nil {
-			records[record.Model] = map[string]json.RawMessage{}
-		}
-		records[record.Model][e.Job] = e.Record
+	questions, err := s.questions(p)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	for i, model := range s.Models {
-		m := s.machine[i*2*s.Each] // the first of the model's
+	for i, m := range s.machine {
+		own := 2 * s.Each // engines of a model, which share its questions
+		list := questions[s.Models[i/own]]
 		wg.Go(func() {
-			for _, job := range slices.Sorted(maps.Keys(records[model])) {
-				texts, err := m.Ask(ctx, records[model][job])
+			for n := i % own; n < len(list); n += own {
+				q := list[n]
+				texts, err := m.Ask(ctx, q.record)
 				if err != nil {
-					cancel(fmt.Errorf("ask %s about job %s: %w", m.Name(), job, err))
+					cancel(fmt.Errorf("ask %s about job %s: %w", m.Name(), q.job, err))
 					return
 				}
 				for _, text := range texts {
-					s.Log.Add(history.Event{Kind: history.Expected, Process: m.Name(), Job: job, Text: text})
+					s.Log.Add(history.Event{Kind: history.Expected, Process: m.Name(), Job: q.job, Text: text})
 				}
 			}
 		})
 	}
 	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// question is a greedy job, as it was submitted.
+type question struct {
+	job    string
+	record json.RawMessage
+}
+
+// questions are the greedy jobs that succeeded, or of which the wires do not show how they ended, by model.
+func (s *System) questions(p *Plan) (map[string][]question, error) {
+	greedy := map[string]bool{}
+	for _, b := range p.Batches {
+		for _, j := range b.Jobs {
+			greedy[j.Marker] = j.Temperature == 0
+		}
+	}
+	list := map[string][]question{}
+	for _, e := range s.Log.Events() {
+		if status := s.r.status(e.Job); e.Kind != history.Submitted || !greedy[markerOf(e.Record)] || status != "succeeded" && status != "" {
+			continue
+		}
+		var record struct{ Model string }
+		if err := json.Unmarshal(e.Record, &record); err != nil {
+			return nil, fmt.Errorf("read job %s: %w", e.Job, err)
+		}
+		list[record.Model] = append(list[record.Model], question{e.Job, e.Record})
+	}
+	return list, nil
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
