@@ -3,6 +3,7 @@ package ollama
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,8 @@ import (
 // Ollama writes a piece and the runner has the next one ready, the runner waits for ever for somebody
 // to take it and its slot is lost: later requests hang until the model is unloaded. (Measured with a
 // model that writes 2,000 tokens a second: once in 121 closed connections.) So a request that ends early
-// is read on, and its connection closed just after a piece of a model that takes its time for each. One that
-// does not mostly comes to its end. A short silence proves nothing: on a busy machine Ollama itself may be what
-// pauses, in the middle of a piece.
+// is read on, and its connection closed in the middle between two pieces of a model that takes its time for each:
+// a piece that Ollama, paused on a busy machine, still had would have come by then. One that does not mostly comes to its end.
 const (
 	slowPace     = 5 * time.Millisecond // for a piece: Ollama has long been done with one when the next comes
 	slowPieces   = 3                    // in a row show the model's pace
@@ -27,7 +27,7 @@ const (
 // leave calls hangUp once the context has ended and it is safe to, until hungUp is closed. Heard must be
 // called for every line, wait when the request is over and hungUp closed.
 func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, wait func()) {
-	lines := make(chan struct{}, 1)
+	quiet := make(chan time.Duration, 1) // after the last line, until it is safe
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
@@ -36,11 +36,13 @@ func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, w
 			return
 		}
 		limit := time.After(farewellTime)
-		for {
+		for d := quietTime; ; {
 			select {
-			case <-lines:
-			case <-time.After(quietTime):
-				hangUp()
+			case d = <-quiet:
+			case <-time.After(d):
+				if len(quiet) == 0 {
+					hangUp()
+				}
 			case <-limit:
 				hangUp()
 			case <-hungUp:
@@ -48,20 +50,21 @@ func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, w
 			}
 		}
 	})
-	last, slow := time.Now(), 0
+	last := time.Now()
+	var gaps [slowPieces]time.Duration // between the last lines
 	return func() {
 		now := time.Now()
-		if slow++; now.Sub(last) < slowPace {
-			slow = 0
-		}
-		last = now
-		if slow >= slowPieces && ctx.Err() != nil {
-			hangUp()
+		copy(gaps[:], gaps[1:])
+		gaps[slowPieces-1], last = now.Sub(last), now
+		d := quietTime
+		if pace := slices.Min(gaps[:]); pace >= slowPace {
+			d = min(d, pace/2)
 		}
 		select {
-		case lines <- struct{}{}:
+		case <-quiet: // of a line before
 		default:
 		}
+		quiet <- d
 	}, watch.Wait
 }
 

@@ -113,8 +113,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 
 // describe loads the model and asks what the engine is.
 func (s *suite) describe(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := patient(t)
 	if err := s.Engine.Load(ctx); err != nil {
 		t.Fatalf("Load: %v", err)
 	}
@@ -163,17 +162,22 @@ func (s *suite) generate(t *testing.T, req engine.Request) engine.Completion {
 // complete calls one of the ways to generate.
 func (s *suite) complete(t *testing.T, req engine.Request, call func(context.Context, engine.Request, engine.Emit) (engine.Completion, error)) engine.Completion {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	var got emitted
 	start := time.Now()
-	c, err := call(ctx, req, got.emit)
+	c, err := call(patient(t), req, got.emit)
 	if err != nil {
 		t.Fatalf("the engine failed: %v", err)
 	}
 	got.check(t, c)
 	s.check(t, req, c, time.Since(start))
 	return c
+}
+
+// patient bounds a call, so that an engine which hangs fails the test and not the whole run.
+func patient(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // emitted gathers what was emitted.

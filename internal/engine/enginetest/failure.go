@@ -18,15 +18,18 @@ import (
 // the machines that run the suite are busy.
 const promptly = 5 * time.Second
 
+// long is how many tokens a request asks for that is to be ended early. An engine that cannot be interrupted at once, as a fast Ollama, comes to their end.
+const long = 256
+
 var discard engine.Emit = func(string, string) error { return nil }
 
 // cancel: a cancelled call returns the cause at once, and the engine goes on with the next request.
 func (s *suite) cancel(t *testing.T) {
 	cause := errors.New("the suite cancelled")
-	long := greedy("Never stop talking.", s.about.ContextTokens/2)
+	long := greedy("Never stop talking.", long)
 
 	t.Run("generating", func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancelCause(patient(t))
 		defer cancel(nil)
 		var told time.Time
 		_, err := s.Engine.Generate(ctx, long, func(string, string) error {
@@ -75,7 +78,7 @@ func (s *suite) emitError(t *testing.T) {
 	stop := errors.New("enough")
 	calls := 0
 	start := time.Now()
-	_, err := s.Engine.Generate(t.Context(), greedy("Talk on.", s.about.ContextTokens/2), func(string, string) error {
+	_, err := s.Engine.Generate(patient(t), greedy("Talk on.", long), func(string, string) error {
 		if calls++; calls == 3 {
 			return stop
 		}
@@ -98,9 +101,9 @@ func (s *suite) overflow(t *testing.T) {
 	wide := greedy("small", 4)
 	wide.Options.NumCtx = new(s.about.ContextTokens + 1)
 	for name, req := range map[string]engine.Request{"prompt": long, "num_ctx": wide} {
-		_, generate := s.Engine.Generate(t.Context(), req, discard)
-		_, prefill := s.Engine.Prefill(t.Context(), req)
-		_, decode := s.Engine.Decode(t.Context(), req, engine.Prefilled{Kind: jobs.KindNone}, discard)
+		_, generate := s.Engine.Generate(patient(t), req, discard)
+		_, prefill := s.Engine.Prefill(patient(t), req)
+		_, decode := s.Engine.Decode(patient(t), req, engine.Prefilled{Kind: jobs.KindNone}, discard)
 		for i, err := range []error{generate, prefill, decode} {
 			call := name + ": " + [...]string{"Generate", "Prefill", "Decode"}[i]
 			hasCode(t, call, err, jobs.CodeContextOverflow, jobs.Permanent)
@@ -120,9 +123,9 @@ func (s *suite) overflow(t *testing.T) {
 
 // refuse: what is no request never reaches the model.
 func (s *suite) refuse(t *testing.T) {
-	_, err := s.Engine.Generate(t.Context(), greedy("", 4), discard)
+	_, err := s.Engine.Generate(patient(t), greedy("", 4), discard)
 	hasCode(t, "Generate without a prompt", err, jobs.CodeInvalid, jobs.Permanent)
-	_, err = s.Engine.Prefill(t.Context(), greedy("", 4))
+	_, err = s.Engine.Prefill(patient(t), greedy("", 4))
 	hasCode(t, "Prefill without a prompt", err, jobs.CodeInvalid, jobs.Permanent)
 }
 
@@ -130,13 +133,13 @@ func (s *suite) missing(t *testing.T) {
 	if s.Missing == nil {
 		return // Run has said why
 	}
-	for call, err := range every(t.Context(), s.Missing) {
+	for call, err := range every(patient(t), s.Missing) {
 		hasCode(t, call, err, jobs.CodeModelMissing, jobs.HandBack)
 	}
 }
 
 func (s *suite) unreachable(t *testing.T) {
-	for call, err := range every(t.Context(), s.Unreachable) {
+	for call, err := range every(patient(t), s.Unreachable) {
 		hasCode(t, call, err, jobs.CodeEngineUnreachable, jobs.Retry)
 	}
 }

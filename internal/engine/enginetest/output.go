@@ -25,7 +25,7 @@ func (s *suite) handover(t *testing.T) {
 	}
 	s.cold(t)
 	for i, r := range list {
-		p, err := s.Engine.Prefill(t.Context(), r.req)
+		p, err := s.Engine.Prefill(patient(t), r.req)
 		if err != nil {
 			t.Fatalf("%s: Prefill: %v", r.name, err)
 		}
@@ -212,19 +212,18 @@ func (s *suite) progress(t *testing.T) {
 	if n := signs.Swap(0); n < 2 {
 		t.Errorf("Generate of 4 tokens gave %d signs of life", n)
 	}
-	p, err := s.Engine.Prefill(t.Context(), req)
+	p, err := s.Engine.Prefill(patient(t), req)
 	if n := signs.Swap(0); err != nil || n < 1 {
 		t.Errorf("Prefill gave %d signs of life (%v)", n, err)
 	}
-	if _, err := s.Engine.Decode(t.Context(), req, p, func(string, string) error { return nil }); err != nil || signs.Load() < 2 {
+	if _, err := s.Engine.Decode(patient(t), req, p, func(string, string) error { return nil }); err != nil || signs.Load() < 2 {
 		t.Errorf("Decode of 4 tokens gave %d signs of life (%v)", signs.Load(), err)
 	}
 }
 
 // concurrent: as many requests at once as there are slots, each with its own answer.
 func (s *suite) concurrent(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := patient(t)
 	var wg sync.WaitGroup
 	for i := range s.Slots {
 		wg.Go(func() {

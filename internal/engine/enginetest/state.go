@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
@@ -35,7 +33,7 @@ func Handover(t *testing.T, p Pair) {
 		p.Tokens = []int{64, 500}
 	}
 	for _, e := range []engine.Engine{p.Prefill, p.Decode} {
-		if err := e.Load(t.Context()); err != nil {
+		if err := e.Load(patient(t)); err != nil {
 			t.Fatalf("Load: %v", err)
 		}
 	}
@@ -63,7 +61,7 @@ func Handover(t *testing.T, p Pair) {
 
 func (p Pair) mover(t *testing.T, e engine.Engine) *engine.Mover {
 	t.Helper()
-	d, err := e.Describe(t.Context())
+	d, err := e.Describe(patient(t))
 	if err != nil {
 		t.Fatalf("Describe: %v", err)
 	}
@@ -77,7 +75,7 @@ func (p Pair) mover(t *testing.T, e engine.Engine) *engine.Mover {
 func (p Pair) export(t testing.TB, req engine.Request) engine.Prefilled {
 	t.Helper()
 	req.Export = true
-	pre, err := p.Prefill.Prefill(t.Context(), req)
+	pre, err := p.Prefill.Prefill(patient(t), req)
 	if err != nil {
 		t.Fatalf("Prefill: %v", err)
 	}
@@ -102,7 +100,7 @@ func (p Pair) export(t testing.TB, req engine.Request) engine.Prefilled {
 // move copies the state to the decode engine's machine and removes the original.
 func (p Pair) move(t testing.TB, pre engine.Prefilled) engine.Prefilled {
 	t.Helper()
-	d, err := p.Decode.Describe(t.Context())
+	d, err := p.Decode.Describe(patient(t))
 	if err != nil {
 		t.Fatalf("Describe: %v", err)
 	}
@@ -141,7 +139,7 @@ func (p Pair) check(t *testing.T, req engine.Request, about int) {
 // continued is what the prefill engine writes when it goes on by itself.
 func (p Pair) continued(t testing.TB, req engine.Request) engine.Completion {
 	t.Helper()
-	c, err := p.Prefill.Generate(t.Context(), req, discard)
+	c, err := p.Prefill.Generate(patient(t), req, discard)
 	if err != nil {
 		t.Fatalf("Generate on the prefill side: %v", err)
 	}
@@ -151,10 +149,8 @@ func (p Pair) continued(t testing.TB, req engine.Request) engine.Completion {
 // decode generates from a state, with the proof that it was used.
 func (p Pair) decode(t testing.TB, req engine.Request, pre engine.Prefilled) engine.Completion {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	var got emitted
-	c, err := p.Decode.Decode(ctx, req, pre, got.emit)
+	c, err := p.Decode.Decode(patient(t), req, pre, got.emit)
 	if err != nil {
 		t.Errorf("Decode: %v", err)
 		return c
@@ -218,7 +214,7 @@ func (p Pair) class(t *testing.T) {
 			whole = pre.PromptTokens
 			alone := greedy(shared, 1)
 			if e, ok := p.Prefill.(engine.Estimator); ok {
-				est, err := e.Estimate(t.Context(), alone)
+				est, err := e.Estimate(patient(t), alone)
 				if err != nil {
 					t.Fatalf("Estimate: %v", err)
 				}
@@ -266,7 +262,7 @@ func (p Pair) wrong(t *testing.T) {
 			want := p.continued(t, req)
 			spoil(t, &pre)
 			calls := 0
-			_, err := p.Decode.Decode(t.Context(), req, pre, func(string, string) error { calls++; return nil })
+			_, err := p.Decode.Decode(patient(t), req, pre, func(string, string) error { calls++; return nil })
 			refused, ok := errors.AsType[*jobs.HandoverError](err)
 			if !ok || calls > 0 || refused.Failure == "" {
 				t.Fatalf("Decode returned %v after %d pieces; want a *jobs.HandoverError before the first", err, calls)
@@ -274,7 +270,7 @@ func (p Pair) wrong(t *testing.T) {
 			if strings.Contains(err.Error(), "total_") {
 				t.Errorf("the error quotes the prompt: %v", err)
 			}
-			c, err := p.Decode.Generate(t.Context(), req, discard)
+			c, err := p.Decode.Generate(patient(t), req, discard)
 			if err != nil || !sameText(c, want) {
 				t.Errorf("computed again: %q (%v), want %q", c.Text, err, want.Text)
 			}
