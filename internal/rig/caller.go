@@ -29,7 +29,15 @@ func (s *System) call(ctx context.Context, b Batch) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.nats.close()) }()
+	s.callersMu.Lock()
+	s.links[name] = c.nats
+	s.callersMu.Unlock()
+	defer func() {
+		s.callersMu.Lock()
+		delete(s.links, name)
+		s.callersMu.Unlock()
+		err = errors.Join(err, c.nats.close())
+	}()
 	if b.Single {
 		return c.single(ctx, b.Jobs[0])
 	}

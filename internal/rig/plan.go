@@ -25,7 +25,7 @@ type Shape struct {
 	PowerCuts   int // of NATS and its disk
 	CallerKills int // of submitters, which are started again with --resume
 	Freezes     int // SIGSTOP, of workers, for a time that may be longer than AckWait
-	Wires       int // delays, cuts, resets, drops, narrow links
+	Wires       int // delays, cuts, resets, drops, narrow links, refused connections
 	BadAnswers  int // an engine that refuses, hangs, says rubbish …
 
 	Cancels  int // jobs that are cancelled
@@ -89,6 +89,14 @@ const (
 	Answer = "answer" // of an engine
 )
 
+// The wires that can be spoilt.
+const (
+	WorkerWire = "worker to NATS"
+	EngineWire = "worker to engine"
+	CallerWire = "submitter to NATS"
+	StateWire  = "hand-over" // of KV states, from a prefill worker to whoever fetches them
+)
+
 // Action is one fault of a schedule. It strikes when so many jobs have ended, never at a time: the same seed gives the same
 // schedule on a fast machine and on a slow one.
 type Action struct {
@@ -96,13 +104,14 @@ type Action struct {
 	What   string
 	Target int           // an index, taken modulo the number of those there are
 	Step   Step          // of Kill and Freeze
+	Where  string        // of Wire
 	How    string        // of Wire, Answer and Quorum
 	For    time.Duration // how long, for what ends
 }
 
 func (a Action) String() string {
 	parts := []string{fmt.Sprintf("%s #%d", a.What, a.Target)}
-	for _, more := range []string{string(a.Step), a.How} {
+	for _, more := range []string{string(a.Step), a.Where, a.How} {
 		if more != "" {
 			parts = append(parts, more)
 		}
@@ -233,8 +242,13 @@ func (p *Plan) actions(r *rand.Rand) {
 	add(s.NATSKills, func(i int) Action { return away(Action{What: []string{NATS, Stop}[i%2]}) })
 	add(s.PowerCuts, func(int) Action { return Action{What: Power} })
 	add(s.CallerKills, func(int) Action { return Action{What: Caller} })
-	add(s.Wires, func(i int) Action {
-		return Action{What: Wire, How: wireHows[i%len(wireHows)], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
+	wires := []string{WorkerWire, EngineWire, CallerWire}
+	if s.Transfers > 0 {
+		wires = append(wires, StateWire)
+	}
+	add(s.Wires, func(i int) Action { // each way of each wire in turn, and of the first few all ways and all wires
+		n := len(wireHows)
+		return Action{What: Wire, Where: wires[(i+i/n)%len(wires)], How: wireHows[i%n], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
 	})
 	add(s.BadAnswers, func(i int) Action { return Action{What: Answer, How: answerHows[i%len(answerHows)]} })
 	add(s.Transfers, func(int) Action { return Action{What: Kill, Step: InTransfer} })

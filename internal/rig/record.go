@@ -212,10 +212,11 @@ const tokenPath = "/tokenize"
 // markers finds a job's marker in a request's body.
 var markers = regexp.MustCompile(`\[(rig-\d+-\d+)\]`)
 
-// call reads a request to an engine, and reports whether it computes.
+// call reads a request to an engine, and reports whether it computes. One that the wire held back is not noted: it may have been sent before what
+// was noted last.
 func (r *recorder) call(engine string, e *tap.Exchange) bool {
 	path := e.Request.URL.Path
-	if marker := markerOf(e.Body); marker != "" && (callPaths[path] || path == tokenPath) {
+	if marker := markerOf(e.Body); marker != "" && !e.Late && (callPaths[path] || path == tokenPath) {
 		r.log.Add(history.Event{Kind: history.Called, Process: engine, Job: r.job(marker), Note: path})
 	}
 	return callPaths[path]

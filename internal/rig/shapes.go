@@ -23,7 +23,7 @@ func RealStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
 		Jobs: n(310, 16), Models: []string{"qwen3-coder:30b", "llama3:8b"}, BatchSize: n(40, 8), Callers: 3,
-		Kills: n(32, 3), Transfers: n(6, 1), EngineKills: n(12, 1), NATSKills: n(2, 1), CallerKills: n(3, 1), Freezes: n(4, 1), Wires: n(6, 1), BadAnswers: n(9, 1),
+		Kills: n(32, 3), Transfers: n(6, 1), EngineKills: n(12, 1), NATSKills: n(2, 1), CallerKills: n(3, 1), Freezes: n(4, 1), Wires: n(24, 4), BadAnswers: n(9, 1),
 		Cancels: n(6, 1), Expiring: 0, Singles: n(6, 1),
 		PromptWords: [2]int{30, 250}, Tokens: [2]int{4, 24},
 	}

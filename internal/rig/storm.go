@@ -149,7 +149,9 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 	case Caller:
 		s.killCaller(a.Target)
 	case Wire:
-		s.spoilWire(ctx, wg, u, a)
+		if w, near := s.wireOf(a, u, m); w != nil {
+			s.spoilWire(ctx, wg, a, w, near)
+		}
 	case Answer:
 		m.spoil(a.How)
 	}
@@ -200,16 +202,51 @@ func (s *System) killCaller(target int) {
 	p.Kill()
 }
 
-// spoilWire makes a worker's connection to NATS bad for a time.
-func (s *System) spoilWire(ctx context.Context, wg *sync.WaitGroup, u *unit, a Action) {
-	s.Log.Add(history.Event{Kind: history.Fault, Process: u.name, Note: Wire + ": " + a.How + ", for " + a.For.String()})
+// wireTap is the tap, or the taps, on a wire.
+type wireTap interface {
+	Set(tap.Conditions)
+	Cut()
+	Reset()
+}
+
+// wireOf is the wire that an action is for, and the name of who is at its near end; nil if nobody is there now.
+func (s *System) wireOf(a Action, u *unit, m *machine) (wireTap, string) {
+	switch a.Where {
+	case EngineWire:
+		return m.tap, m.Name()
+	case StateWire:
+		var senders []*machine
+		for _, m := range s.machine {
+			if m.states != nil {
+				senders = append(senders, m)
+			}
+		}
+		m := senders[a.Target%len(senders)]
+		return m.states, m.worker.name
+	case CallerWire:
+		s.callersMu.Lock()
+		defer s.callersMu.Unlock()
+		names := sortedKeys(s.links)
+		if len(names) == 0 {
+			return nil, ""
+		}
+		name := names[a.Target%len(names)]
+		return s.links[name], name
+	}
+	return u.nats, u.name
+}
+
+// spoilWire makes a wire bad for a time.
+func (s *System) spoilWire(ctx context.Context, wg *sync.WaitGroup, a Action, w wireTap, near string) {
+	note := Wire + ": " + a.Where + ": " + a.How
+	s.Log.Add(history.Event{Kind: history.Fault, Process: near, Note: note + ", for " + a.For.String()})
 	var c tap.Conditions
 	switch a.How {
 	case "cut":
-		u.nats.cut()
+		w.Cut()
 		return
 	case "reset":
-		u.nats.reset()
+		w.Reset()
 		return
 	case "delay":
 		c.Delay = 100 * time.Millisecond
@@ -219,15 +256,15 @@ func (s *System) spoilWire(ctx context.Context, wg *sync.WaitGroup, u *unit, a A
 		c.Drop = true
 	case "refuse":
 		c.Refuse = true
-		u.nats.reset()
+		w.Reset()
 	}
-	u.nats.set(c)
+	w.Set(c)
 	wg.Go(func() {
 		select {
 		case <-time.After(a.For):
 		case <-ctx.Done():
 		}
-		u.nats.set(tap.Conditions{})
-		s.Log.Add(history.Event{Kind: history.Healed, Process: u.name, Note: Wire + ": " + a.How})
+		w.Set(tap.Conditions{})
+		s.Log.Add(history.Event{Kind: history.Healed, Process: near, Note: note})
 	})
 }

@@ -63,12 +63,14 @@ type System struct {
 
 	callersMu sync.Mutex
 	callers   map[string]*host.Process // the submitters that run now and may be killed
+	links     map[string]link          // of the callers there are, whose wires may be spoilt
 }
 
 // machine is an engine with the tap before it.
 type machine struct {
 	engines.Engine
 	tap    *tap.Tap
+	states *tap.Tap // of the states that its worker sends; nil if it sends none
 	worker *unit
 	mu     sync.Mutex // one restart at a time
 
@@ -93,7 +95,7 @@ func Start(parent context.Context, o Options) (_ *System, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start rig: %w", err)
 	}
-	s := &System{Options: o, Log: history.New(file), file: file, callers: map[string]*host.Process{}}
+	s := &System{Options: o, Log: history.New(file), file: file, callers: map[string]*host.Process{}, links: map[string]link{}}
 	s.r = newRecorder(s.Log)
 	s.ctx, s.cancel = context.WithCancel(parent)
 	defer func() {
@@ -170,19 +172,22 @@ func (l link) url() string {
 	return strings.Join(urls, ",")
 }
 
-func (l link) set(c tap.Conditions) {
+// Set implements wireTap.
+func (l link) Set(c tap.Conditions) {
 	for _, t := range l {
 		t.Set(c)
 	}
 }
 
-func (l link) cut() {
+// Cut implements wireTap.
+func (l link) Cut() {
 	for _, t := range l {
 		t.Cut()
 	}
 }
 
-func (l link) reset() {
+// Reset implements wireTap.
+func (l link) Reset() {
 	for _, t := range l {
 		t.Reset()
 	}
@@ -248,7 +253,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 			return err
 		}
 		at := "127.0.0.1:" + strconv.Itoa(port)
-		states, err := s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: at, On: func(*tap.Exchange) tap.Answer {
+		mach.states, err = s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: at, On: func(*tap.Exchange) tap.Answer {
 			a := tap.Answer{Answered: func() { u.reached(InTransfer) }}
 			if s.SpoilStates {
 				a.Alter = spoilState
@@ -258,7 +263,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 		if err != nil {
 			return err
 		}
-		args = append(args, "--handover-listen", at, "--handover-url", "http://"+states.Addr())
+		args = append(args, "--handover-listen", at, "--handover-url", "http://"+mach.states.Addr())
 	}
 	if len(s.nodes) > 1 {
 		args = append(args, "--replicas", strconv.Itoa(len(s.nodes)))

@@ -99,9 +99,11 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.tap.fail(fmt.Errorf("carry %s %s: its body is over the limit of %d bytes", r.Method, r.URL.Path, maxBody))
 		panic(http.ErrAbortHandler)
 	}
+	client := r.Context().Value(clientKey{}).(*conn)
+	late := client.held.Swap(false)
 	var a Answer
 	if c.on != nil {
-		a = c.on(&Exchange{Request: r, Body: body, Done: r.Context().Done()})
+		a = c.on(&Exchange{Request: r, Body: body, Late: late, Done: r.Context().Done()})
 	}
 	if a.Ended != nil {
 		defer a.Ended()
@@ -114,7 +116,7 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case Reset:
-		_ = r.Context().Value(clientKey{}).(*conn).Reset() // always nil
+		_ = client.Reset() // always nil
 		panic(http.ErrAbortHandler)
 	case Cut:
 		panic(http.ErrAbortHandler)

@@ -318,7 +318,9 @@ func TestHTTPDropHoldsRequestAndAnswer(t *testing.T) {
 	var tp *Tap
 	seen := make(chan struct{})
 	var once sync.Once
-	tp, c := listenHTTP(t, s.Listener.Addr().String(), func(*Exchange) Answer {
+	late := make(chan bool, 3)
+	tp, c := listenHTTP(t, s.Listener.Addr().String(), func(x *Exchange) Answer {
+		late <- x.Late
 		return Answer{Answered: func() {
 			once.Do(func() {
 				tp.Set(Conditions{Drop: true})
@@ -348,6 +350,15 @@ func TestHTTPDropHoldsRequestAndAnswer(t *testing.T) {
 	tp.Set(Conditions{})
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	if <-late || !<-late {
+		t.Error("want only the request late that the wire held back")
+	}
+	if _, err := io.WriteString(raw, "GET /plain HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if <-late {
+		t.Error("the next request of the connection is late as well")
 	}
 }
 

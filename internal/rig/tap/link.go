@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -80,6 +81,7 @@ type conn struct {
 	toTarget bool
 	shut     chan struct{} // closed when nobody on our side reads or writes any more
 	gone     chan struct{} // closed when the connection is closed
+	held     atomic.Bool   // the wire dropped when something came
 
 	mu       sync.Mutex
 	progress *sync.Cond // on mu: the queue became shorter, or the connection is gone
@@ -115,6 +117,7 @@ func (c *conn) passable() bool {
 		if !w.Drop {
 			return !closed(c.shut)
 		}
+		c.held.Store(true)
 		select {
 		case <-w.over:
 		case <-c.shut:

@@ -61,6 +61,7 @@ type NATSOptions struct {
 type Exchange struct {
 	Request *http.Request   // its Body was read into Body; context ends when the client goes away
 	Body    []byte          // at most 64 MiB; not to be changed
+	Late    bool            // the wire dropped when it came: nobody knows when it was sent
 	Done    <-chan struct{} // closed when the client goes away or the tap closes
 }
 
