@@ -147,3 +147,37 @@ func TestClearingLeavesTheFileToItsOwner(t *testing.T) {
 		t.Errorf("file %v of %+v; want it to be of user %d", info.Mode(), s, owner)
 	}
 }
+
+// Whatever the file of stopped machines holds, it is refused by its name and left alone, or all that it stops can be cleared.
+func FuzzOpenPairs(f *testing.F) {
+	for _, file := range []string{
+		"", "null", "[]", `{}`, `{"machines":null}`, `{"machines":{"spark-1":{}}}`, `{"machines":{"spark-1":{"at":"2030-01-02T11:00:00Z","message":"it differs"},"":{},"spark-1":{}}}`,
+		`{"machines":{"\u202e\n":{"message":1e400}}}`, `{"machines":` + strings.Repeat("[", 100),
+	} {
+		f.Add([]byte(file))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := filepath.Join(dir, "stopped.json")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := pipeline.OpenPairs(file, slog.New(slog.DiscardHandler))
+		if err != nil {
+			if jobs.CodeOf(err) != jobs.CodeInvalid || !strings.Contains(err.Error(), file) {
+				t.Errorf("error %v; want one that names the file", err)
+			}
+			if left, err := os.ReadFile(file); err != nil || string(left) != string(data) {
+				t.Errorf("the file is now %q (%v)", left, err)
+			}
+			return
+		}
+		stopped := p.Stopped()
+		if cleared, err := pipeline.ClearPairs(file, ""); err != nil || !slices.Equal(cleared, stopped) {
+			t.Errorf("cleared %q, %v; want %q", cleared, err, stopped)
+		}
+		if left := openPairs(t, file).Stopped(); len(left) != 0 {
+			t.Errorf("%q are stopped after all were cleared", left)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package submitter
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -147,6 +149,46 @@ func FuzzParseJob(f *testing.F) {
 		}
 		if name := resultFile(j.CustomID); strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
 			t.Errorf("result file %q leaves its folder", name)
+		}
+	})
+}
+
+// Whatever a file holds: its jobs are valid and have files of their own, and each refusal is of a line, in the lines' order, in a few printable words.
+func FuzzReadJobs(f *testing.F) {
+	const good = `{"custom_id":"a","model":"m","prompt":"p"}`
+	for _, file := range []string{
+		"", "\n\n", good, "\ufeff" + good + "\r\n\n" + good, good + "\n" + strings.Replace(good, `"a"`, `"A"`, 1), "{\n" + good, "\r" + good, "\x00\n\xff\n" + good,
+		strings.Repeat("[", 100) + "\n[1]\nnull\n" + good, strings.Replace(good, "prompt", "\x1b[2J", 1),
+	} {
+		f.Add([]byte(file))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		names := map[string]bool{}
+		last, answers, lines := 0, 0, bytes.Count(file, []byte("\n"))+1
+		for j, err := range readJobs(bytes.NewReader(file), base()) {
+			answers++
+			if err == nil {
+				if err := j.Validate(); err != nil {
+					t.Errorf("job %q is not valid: %v", j.CustomID, err)
+				}
+				name := strings.ToLower(resultFile(j.CustomID))
+				if names[name] {
+					t.Errorf("two jobs have the file %q", name)
+				}
+				names[name] = true
+				continue
+			}
+			e, ok := errors.AsType[*lineError](err)
+			if !ok || e.Line <= last || e.Line > lines {
+				t.Fatalf("%v: want an error of a line between %d and %d", err, last+1, lines)
+			}
+			last = e.Line
+			if text := err.Error(); len(text) > 1000 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("the refusal has %d bytes: %.200q", len(text), text)
+			}
+		}
+		if answers > lines {
+			t.Errorf("%d answers to %d lines", answers, lines)
 		}
 	})
 }

@@ -120,3 +120,38 @@ func rewrite(t *testing.T, file, content string) {
 		t.Fatal(err)
 	}
 }
+
+// Whatever a roster holds, it is refused and stays as it is, or each student has a pseudonym of his own and is found by it.
+func FuzzOpenRoster(f *testing.F) {
+	for _, file := range []string{
+		"", "null", `{"version":1}`, `{"version":1,"students":[null]}`, `{"version":1,"students":[{"id":"s-7kq2mx","key":"k"}]}`, `{"version":1,"students":[{"id":"s-7kq2mx","key":"k"},{"id":"s-7kq2mx","key":"l"}]}`,
+		`{"version":1,"students":[{"id":"../../up","key":"k"}]}`, `{"version":1e400}`, `{"version":1}{}`, `{"version":2}`, `{"version":1,"students":` + strings.Repeat("[", 100),
+	} {
+		f.Add([]byte(file))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, rosterFile)
+		if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := openRoster(t, dir)
+		if err != nil {
+			if jobs.CodeOf(err) != jobs.CodeInvalid {
+				t.Errorf("error %v", err)
+			}
+			if left, err := os.ReadFile(file); err != nil || string(left) != string(data) {
+				t.Errorf("the roster is now %q (%v)", left, err)
+			}
+			return
+		}
+		for _, s := range r.Students() {
+			if found, ok := r.Student(s.ID); !isPseudonym(s.ID) || !ok || found.Key != s.Key {
+				t.Errorf("student %+v is found as %+v", s, found)
+			}
+		}
+	})
+}
