@@ -80,6 +80,10 @@ func TestRules(t *testing.T) {
 		{"a hop stored once more after NATS was restarted", slices.Concat(events{hopped(9), fault("nats", "nats kill: anywhere"), hopped(10)}, whole()), nil},
 		{"a hop stored twice after NATS was restarted", slices.Concat(events{fault("nats", "nats kill: anywhere"), hopped(9), hopped(10)}, whole()), []string{"repeated a"}},
 		{"a hop stored twice while a worker was killed", slices.Concat(events{hopped(9), fault("prefill-1", "kill: anywhere"), hopped(10)}, whole()), []string{"repeated a"}},
+		{"a hop stored by a server that was about to die, and once more by the next", slices.Concat(events{fault("nats", "nats kill: anywhere"), hopped(9), healed("nats"), hopped(10)}, whole()), nil},
+		{"accepted twice", slices.Concat(events{submitted(warm), placed(8, accepted()), accepted()}, whole()[2:]), []string{"repeated a"}},
+		{"accepted, and known when it came again", slices.Concat(events{submitted(warm), accepted(), again(placed(8, accepted()))}, whole()[2:]), nil},
+		{"accepted once more after NATS was restarted", slices.Concat(events{submitted(warm), placed(8, accepted()), fault("nats", "nats stop: anywhere"), accepted()}, whole()[2:]), nil},
 		{"a hop stored once more after a purge", slices.Concat(events{hopped(9), purged, hopped(10)}, whole()), nil},
 		{"a hop to decode and one to fallback", slices.Concat(events{hopped(9), at("jobs.fallback.m.batch.a", hopped(10))}, whole()), nil},
 

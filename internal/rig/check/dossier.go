@@ -21,13 +21,14 @@ type dossier struct {
 
 	submitted []seen
 	stored    []seen
+	entered   []seen // that INTAKE or RELAY took, and did not know already
 	told      []seen
 	waiting   []seen // found in INTAKE or RELAY
 	results   []seen // found in RESULTS
 	letters   []seen // found in DLQ
 	elsewhere []seen // found in any other stream
 	purged    []int
-	restarts  []int // positions of the faults of NATS, the same for every job
+	restarts  []int // positions of the faults of NATS and of their ends, the same for every job
 	cancelled int   // position of the first acknowledgement of a cancel or expiry; -1 if there is none
 	after     []int // engine calls and stored records after that
 	expected  []string
@@ -45,7 +46,7 @@ func gather(events []history.Event) []*dossier {
 	var restarts []int
 	for at := range events {
 		e := &events[at]
-		if e.Kind == history.Fault && strings.HasPrefix(e.Process, "nats") {
+		if (e.Kind == history.Fault || e.Kind == history.Healed) && strings.HasPrefix(e.Process, server) {
 			restarts = append(restarts, at)
 		}
 		if e.Job == "" && e.Kind != history.Found && e.Kind != history.Told && e.Kind != history.Stored {
@@ -76,10 +77,16 @@ func (d *dossier) add(s seen) {
 		d.greedy = d.greedy || s.record.greedy()
 	case history.Accepted:
 		d.accepted = true
+		if !s.Again {
+			d.entered = append(d.entered, s)
+		}
 	case history.Refused:
 		d.refused = true
 	case history.Stored:
 		d.stored = append(d.stored, s)
+		if s.Stream == relay && !s.Again {
+			d.entered = append(d.entered, s)
+		}
 		if d.cancelled >= 0 && !s.Again && (s.Stream == results || s.Stream == relay || s.Stream == letters) {
 			d.after = append(d.after, s.at)
 		}

@@ -93,17 +93,16 @@ func (d *dossier) storedTwice() (first, second seen, twice bool) {
 	return seen{}, seen{}, false
 }
 
-// repeated: the server takes each stage's record of a job once. A server that was restarted has forgotten the ids of what was acknowledged.
+// repeated: the server takes each stage's record of a job once. A server that was restarted has forgotten the ids of what was acknowledged, and may
+// have acknowledged more between the note of its fault and its death.
 func (d *dossier) repeated() finding {
-	first := map[string]seen{} // by subject, that of the stage
-	for _, s := range d.stored {
-		if s.Stream != relay || s.Again {
-			continue
-		}
-		before, known := first[s.Subject]
-		first[s.Subject] = s
+	first := map[[2]string]seen{} // by stream and subject, which is of the stage
+	for _, s := range d.entered {
+		stage := [2]string{s.Stream, s.Subject}
+		before, known := first[stage]
+		first[stage] = s
 		if known && before.Seq != s.Seq && !between(d.restarts, before.at, s.at) && !between(d.purged, before.at, s.at) {
-			return finding{Repeated, fmt.Sprintf("the server stored its hop as #%d of RELAY, and again as #%d", before.Seq, s.Seq), places([]seen{before, s}), false}
+			return finding{Repeated, fmt.Sprintf("the server stored it as #%d of %s, and again as #%d", before.Seq, s.Stream, s.Seq), places([]seen{before, s}), false}
 		}
 	}
 	return finding{rule: Repeated}

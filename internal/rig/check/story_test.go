@@ -71,6 +71,9 @@ func hopped(seq uint64) history.Event { return at("jobs.decode.m.batch.a", store
 
 func at(subject string, e history.Event) history.Event { e.Subject = subject; return e }
 
+// placed is an event at another place of its stream.
+func placed(seq uint64, e history.Event) history.Event { e.Seq = seq; return e }
+
 func delivered(process, stream string, seq uint64) history.Event {
 	e := ev(history.Delivered, process)
 	e.Stream, e.Seq = stream, seq
