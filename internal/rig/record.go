@@ -203,10 +203,10 @@ func (w *wire) arrive(op *tap.Op, conn string) moment {
 	return moment{step: AfterPublish, job: p.job, subject: p.subject}
 }
 
-// callPaths are the calls to engines that compute.
-var callPaths = map[string]bool{"/api/generate": true, "/api/chat": true, "/completion": true}
+// callPaths are the calls to engines that compute: of Ollama, and of llama-server.
+var callPaths = map[string]bool{"/api/generate": true, "/api/chat": true, "/completion": true, "/v1/chat/completions": true}
 
-// Before a llama-server computes, it is asked for the prompt's tokens; then only these are sent, which name no job.
+// Before a llama-server computes a prompt, it is asked for its tokens; then only these are sent, which name no job.
 const tokenPath = "/tokenize"
 
 // markers finds a job's marker in a request's body.

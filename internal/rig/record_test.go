@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,5 +81,39 @@ func TestWireIsRead(t *testing.T) {
 	}
 	if ended, _ := r.now(); ended != 1 {
 		t.Errorf("%d jobs have ended", ended)
+	}
+}
+
+// TestCallsAreRead: a call that computes is known as one, of either engine, and is in the history if it names its job.
+func TestCallsAreRead(t *testing.T) {
+	const job = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
+	for _, tt := range []struct {
+		path, body string
+		late       bool
+		computes   bool
+		noted      bool
+	}{
+		{path: "/api/generate", body: `{"prompt":"[rig-1-0] x"}`, computes: true, noted: true},
+		{path: "/api/chat", body: `{"messages":[{"content":"[rig-1-0] x"}]}`, computes: true, noted: true},
+		{path: "/v1/chat/completions", body: `{"messages":[{"content":"[rig-1-0] x"}]}`, computes: true, noted: true},
+		{path: "/completion", body: `{"prompt":[1,2]}`, computes: true},
+		{path: "/tokenize", body: `{"content":"[rig-1-0] x"}`, noted: true},
+		{path: "/apply-template", body: `{"messages":[{"content":"[rig-1-0] x"}]}`},
+		{path: "/api/generate", body: `{"prompt":"[rig-1-0] x"}`, late: true, computes: true},
+	} {
+		log := history.New(nil)
+		r := newRecorder(log)
+		r.jobs["rig-1-0"] = job
+		computes := r.call("engine", &tap.Exchange{Request: httptest.NewRequest("POST", tt.path, nil), Body: []byte(tt.body), Late: tt.late})
+		if computes != tt.computes {
+			t.Errorf("%s computes: %v, want %v", tt.path, computes, tt.computes)
+		}
+		var want []history.Event
+		if tt.noted {
+			want = []history.Event{{Kind: history.Called, Process: "engine", Job: job, Note: tt.path}}
+		}
+		if diff := cmp.Diff(want, log.Events(), cmpopts.IgnoreFields(history.Event{}, "N", "At"), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +have):\n%s", tt.path, diff)
+		}
 	}
 }
