@@ -103,7 +103,7 @@ type Action struct {
 	After  int // jobs that have ended
 	What   string
 	Target int           // an index, taken modulo the number of those there are
-	Step   Step          // of Kill and Freeze
+	Step   Step          // of Kill and Freeze, and of a Wire that is only in use then
 	Where  string        // of Wire
 	How    string        // of Wire, Answer and Quorum
 	For    time.Duration // how long, for what ends
@@ -248,7 +248,11 @@ func (p *Plan) actions(r *rand.Rand) {
 	}
 	add(s.Wires, func(i int) Action { // each way of each wire in turn, and of the first few all ways and all wires
 		n := len(wireHows)
-		return Action{What: Wire, Where: wires[(i+i/n)%len(wires)], How: wireHows[i%n], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
+		a := Action{What: Wire, Where: wires[(i+i/n)%len(wires)], How: wireHows[i%n], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
+		if a.Where == StateWire {
+			a.Step = InTransfer
+		}
+		return a
 	})
 	add(s.BadAnswers, func(i int) Action { return Action{What: Answer, How: answerHows[i%len(answerHows)]} })
 	add(s.Transfers, func(int) Action { return Action{What: Kill, Step: InTransfer} })

@@ -94,6 +94,9 @@ func TestEachWireIsSpoiltInEachWay(t *testing.T) {
 		for _, a := range NewPlan(3, test.shape).Actions {
 			if a.What == Wire {
 				pairs[a.Where+", "+a.How], spoilt[a.Where] = true, true
+				if (a.Step == InTransfer) != (a.Where == StateWire) {
+					t.Errorf("%s: %s", name, a)
+				}
 			}
 		}
 		if want := min(test.shape.Wires, len(test.wires)*len(wireHows)); len(pairs) != want {

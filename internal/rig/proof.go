@@ -22,9 +22,15 @@ func (p *Plan) Short(v check.Verdict, handOvers bool) (short []string) {
 	if c.Submitted != p.Jobs() {
 		short = append(short, fmt.Sprintf("%d jobs were submitted, and %d were to be", c.Submitted, p.Jobs()))
 	}
-	planned, greedy, cancels, expiring := map[string]int{}, 0, 0, 0
+	if ended := c.Succeeded + c.Failed + c.Cancelled + c.Expired; ended != p.Jobs() { // one that its submitter gave up on, unaccepted, broke no promise
+		short = append(short, fmt.Sprintf("%d jobs ended, and %d were to", ended, p.Jobs()))
+	}
+	planned, atStep, greedy, cancels, expiring := map[string]int{}, map[string]int{}, 0, 0, 0
 	for _, a := range p.Actions {
 		planned[a.What]++
+		if (a.What == Kill || a.What == Freeze) && a.Step != Anywhere {
+			atStep[a.What+": "+string(a.Step)]++
+		}
 	}
 	for _, b := range p.Batches {
 		for _, j := range b.Jobs {
@@ -42,8 +48,10 @@ func (p *Plan) Short(v check.Verdict, handOvers bool) (short []string) {
 		n := planned[what]
 		want(c.Faults[what], mostOf(n), n, fmt.Sprintf("faults %q struck", what))
 	}
-	transfer := Kill + ": " + string(InTransfer)
-	want(c.Ways[transfer], p.Shape.Transfers/2, p.Shape.Transfers, fmt.Sprintf("faults %q struck there", transfer))
+	for _, way := range sortedKeys(atStep) { // a worker that does not come to the step in time is struck wherever it is
+		n := atStep[way]
+		want(c.Ways[way], (n-1)/2, n, fmt.Sprintf("faults %q struck there", way))
+	}
 	want(c.Compared, greedy*8/10, greedy, "greedy texts were compared")
 	want(c.Cancelled, cancels/10, cancels, "jobs that were to be cancelled were in time") // the others had ended
 	want(c.Expired, expiring/25, expiring, "jobs that were to expire did")

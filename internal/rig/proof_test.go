@@ -12,9 +12,11 @@ import (
 
 // whole is the verdict on a run in which all of a plan happened.
 func whole(p *Plan) check.Counts {
-	c := check.Counts{Submitted: p.Jobs(), Succeeded: p.Jobs(), Compared: p.Jobs(), HandedOver: p.Jobs(), Cancelled: 1, Expired: p.Shape.Expiring, Faults: map[string]int{}, Ways: map[string]int{"kill: in a transfer": p.Shape.Transfers}}
+	c := check.Counts{Submitted: p.Jobs(), Compared: p.Jobs(), HandedOver: p.Jobs(), Cancelled: 1, Expired: p.Shape.Expiring, Faults: map[string]int{}, Ways: map[string]int{}}
+	c.Succeeded = p.Jobs() - c.Cancelled - c.Expired
 	for _, a := range p.Actions {
 		c.Faults[a.What]++
+		c.Ways[a.What+": "+string(a.Step)]++
 	}
 	return c
 }
@@ -32,12 +34,15 @@ func TestShort(t *testing.T) {
 		"one fault missed":  {func(c *check.Counts) { c.Faults[Caller]-- }, ""},
 		"some kills missed": {func(c *check.Counts) { c.Faults[Kill] = 33 }, `33 of 38 faults "kill" struck`},
 		"no bad answer":     {func(c *check.Counts) { delete(c.Faults, Answer) }, `0 of 9 faults "answer" struck`},
-		"no transfer":       {func(c *check.Counts) { c.Ways = nil }, `0 of 6 faults "kill: in a transfer" struck there`},
+		"no transfer":       {func(c *check.Counts) { delete(c.Ways, "kill: in a transfer") }, `0 of 6 faults "kill: in a transfer" struck there`},
+		"no step":           {func(c *check.Counts) { c.Ways = map[string]int{"kill: anywhere": 38} }, `0 of 3 faults "kill: before publish" struck there`},
+		"one at its step":   {func(c *check.Counts) { c.Ways["kill: before publish"] = 1 }, ""},
 		"a job less":        {func(c *check.Counts) { c.Submitted-- }, "309 jobs were submitted, and 310 were to be"},
 		"a job twice":       {func(c *check.Counts) { c.Submitted++ }, "311 jobs were submitted, and 310 were to be"},
+		"one never taken":   {func(c *check.Counts) { c.Succeeded-- }, "309 jobs ended, and 310 were to"},
 		"no text compared":  {func(c *check.Counts) { c.Compared = 0 }, "greedy texts were compared"},
-		"nothing cancelled": {func(c *check.Counts) { c.Cancelled = 0 }, "jobs that were to be cancelled were in time"},
-		"no hand-over":      {func(c *check.Counts) { c.HandedOver = 0 }, "0 of 310 jobs that succeeded were handed over"},
+		"nothing cancelled": {func(c *check.Counts) { c.Cancelled, c.Succeeded = 0, 310 }, "jobs that were to be cancelled were in time"},
+		"no hand-over":      {func(c *check.Counts) { c.HandedOver = 0 }, "0 of 309 jobs that succeeded were handed over"},
 		"nothing succeeded": {func(c *check.Counts) { c.Succeeded, c.Compared, c.HandedOver = 0, 0, 0 }, "handed over"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,12 +119,13 @@ func (s *System) strike(ctx context.Context, wg *sync.WaitGroup, actions []Actio
 
 // act does one action. What takes time ends by itself, and wg waits for it.
 func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
-	u := s.workers[a.Target%len(s.workers)]
-	m := s.machine[a.Target%len(s.machine)]
+	i := a.Target % len(s.workers)
 	if a.Step == InTransfer { // which only a prefill worker gets to
-		model, i := a.Target%len(s.Models), a.Target/len(s.Models)%s.Each
-		u = s.workers[model*2*s.Each+i]
+		model, n := a.Target%len(s.Models), a.Target/len(s.Models)%s.Each
+		i = model*2*s.Each + n
 	}
+	m := s.machine[i]
+	u := m.worker
 	switch a.What {
 	case Kill:
 		s.at(ctx, wg, u, a.Step, func(step Step) tap.Verdict { u.kill(step); return tap.Cut })
@@ -149,8 +150,16 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 	case Caller:
 		s.killCaller(a.Target)
 	case Wire:
-		if w, near := s.wireOf(a, u, m); w != nil {
-			s.spoilWire(ctx, wg, a, w, near)
+		spoil := func(Step) tap.Verdict {
+			if w, near := s.wireOf(a, m); w != nil {
+				s.spoilWire(ctx, wg, a, w, near)
+			}
+			return tap.Pass
+		}
+		if a.Step == InTransfer {
+			u.arm(ctx, wg, a.Step, armLimit, spoil)
+		} else {
+			spoil(Anywhere)
 		}
 	case Answer:
 		m.spoil(a.How)
@@ -210,18 +219,11 @@ type wireTap interface {
 }
 
 // wireOf is the wire that an action is for, and the name of who is at its near end; nil if nobody is there now.
-func (s *System) wireOf(a Action, u *unit, m *machine) (wireTap, string) {
+func (s *System) wireOf(a Action, m *machine) (wireTap, string) {
 	switch a.Where {
 	case EngineWire:
 		return m.tap, m.Name()
 	case StateWire:
-		var senders []*machine
-		for _, m := range s.machine {
-			if m.states != nil {
-				senders = append(senders, m)
-			}
-		}
-		m := senders[a.Target%len(senders)]
 		return m.states, m.worker.name
 	case CallerWire:
 		s.callersMu.Lock()
@@ -233,7 +235,7 @@ func (s *System) wireOf(a Action, u *unit, m *machine) (wireTap, string) {
 		name := names[a.Target%len(names)]
 		return s.links[name], name
 	}
-	return u.nats, u.name
+	return m.worker.nats, m.worker.name
 }
 
 // spoilWire makes a wire bad for a time.
@@ -256,9 +258,11 @@ func (s *System) spoilWire(ctx context.Context, wg *sync.WaitGroup, a Action, w 
 		c.Drop = true
 	case "refuse":
 		c.Refuse = true
-		w.Reset()
 	}
 	w.Set(c)
+	if c.Refuse {
+		w.Reset() // after which nobody gets in again
+	}
 	wg.Go(func() {
 		select {
 		case <-time.After(a.For):

@@ -139,7 +139,9 @@ func (u *unit) arm(ctx context.Context, wg *sync.WaitGroup, step Step, limit tim
 				s.do(Anywhere)
 			}
 		case <-ctx.Done():
-			u.disarm(s)
+		}
+		if !u.disarm(s) {
+			<-done // it has happened, or does so just now
 		}
 	})
 }
