@@ -130,7 +130,7 @@ func (m Measure) Run(ctx context.Context, dir string, p *host.Programs, rounds i
 	if err := system.settle(s.ctx, s.plan); err != nil {
 		return nil, v, err
 	}
-	return rows, check.Check(system.Log.Events()), system.Log.Flush()
+	return rows, check.Check(system.Log.Events()), errors.Join(system.sound(), system.Log.Flush())
 }
 
 // site is a system in which rounds are struck.

@@ -93,6 +93,9 @@ func play(ctx context.Context, o Options, p *Plan, script func(ctx context.Conte
 	}
 	v = check.Check(s.Log.Events())
 	expect(s)
+	if err := s.sound(); err != nil {
+		s.want(false, "", "%v", err)
+	}
 	v.Violations = append(v.Violations, s.missed...)
 	return v, nil
 }

@@ -91,9 +91,9 @@ func Start(parent context.Context, o Options) (_ *System, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start rig: %w", err)
 	}
-	file, err := os.Create(filepath.Join(o.Dir, "history.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("start rig: %w", err)
+	file, err := os.OpenFile(filepath.Join(o.Dir, "history.jsonl"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil { // what streams still held of an earlier run would be taken for inventions of this one
+		return nil, fmt.Errorf("start rig: %w; a run needs a folder of its own", err)
 	}
 	s := &System{Options: o, Log: history.New(file), file: file, callers: map[string]*host.Process{}, links: map[string]link{}}
 	s.r = newRecorder(s.Log)

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // disks are to be unmounted
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
 		os.Exit(1)
@@ -86,6 +89,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case !(o.share > 0 && o.share <= 10): // also NaN
+		return fmt.Errorf("--share is %v; want more than 0, at most 10", o.share)
+	case o.rounds < 1:
+		return fmt.Errorf("--rounds is %d; want at least 1", o.rounds)
+	}
 	if o.print {
 		for _, p := range parts {
 			if p.plan != nil {
@@ -141,7 +150,7 @@ func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, st
 	}
 	defer func() { err = errors.Join(err, system.Stop()) }()
 	verdict, err := system.Storm(s.plan)
-	if err != nil {
+	if err != nil && len(verdict.Violations) == 0 {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s, seed %d, %s\n", s.name, s.plan.Seed, time.Since(began).Round(time.Second))
@@ -149,7 +158,7 @@ func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, st
 		return err
 	}
 	if len(verdict.Violations) > 0 {
-		return errBroken
+		return errors.Join(errBroken, err)
 	}
 	short := s.plan.Short(verdict, o.Real)
 	for _, what := range short {
@@ -161,8 +170,21 @@ func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, st
 	return nil
 }
 
+// named fails unless each name is one of those there are.
+func named(what string, names, there []string) error {
+	for _, name := range names {
+		if !slices.Contains(there, name) {
+			return fmt.Errorf("no %s is named %q; there are %s", what, name, strings.Join(there, "; "))
+		}
+	}
+	return nil
+}
+
 // judge has the judge look at histories that were kept.
 func judge(files []string, stdout io.Writer) error {
+	if len(files) == 0 {
+		return errors.New("judge what? name the history.jsonl of a run")
+	}
 	broken := false
 	for _, name := range files {
 		f, err := os.Open(name)

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -88,9 +91,51 @@ func TestPrintedPlans(t *testing.T) {
 	}
 }
 
-func TestUnknownPart(t *testing.T) {
-	err := run(t.Context(), []string{"hail"}, t.Output(), t.Output())
-	if err == nil || !strings.Contains(err.Error(), `"hail"`) || !strings.Contains(err.Error(), "noop") {
+// TestNothingIsNoProof: where nothing would be run, or nothing judged, that is said, and what there is.
+func TestNothingIsNoProof(t *testing.T) {
+	args := func(args ...string) func() error {
+		return func() error { return run(t.Context(), args, t.Output(), t.Output()) }
+	}
+	of := func(part func(context.Context, options, *host.Programs, io.Writer, io.Writer) error, o options) func() error {
+		return func() error { return part(t.Context(), o, programs, t.Output(), t.Output()) }
+	}
+	hail := []string{"hail"}
+	for name, c := range map[string]struct {
+		run  func() error
+		want []string
+	}{
+		"unknown part":     {args("hail"), []string{`"hail"`, "noop"}},
+		"unknown measure":  {of(recovery, options{measures: hail}), []string{`"hail"`, "kill-decode"}},
+		"unknown scenario": {of(scenarios, options{scenarios: hail}), []string{`"hail"`, "full queue"}},
+		"unknown mutant":   {of(mutants, options{only: hail}), []string{`"hail"`, "silent burial"}},
+		"flag after part":  {args("noop", "--seed", "2"), []string{`"--seed"`}},
+		"no share":         {args("--share", "0"), []string{"--share is 0"}},
+		"share of no size": {args("--share", "NaN", "--print"), []string{"--share is NaN"}},
+		"no rounds":        {args("--rounds", "0", "recovery"), []string{"--rounds is 0"}},
+		"no history":       {args("judge"), []string{"history.jsonl"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.run()
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v, want one with %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestFolderIsOfOneRun: the streams of an earlier run would be taken for inventions of this one, and its history would be gone.
+func TestFolderIsOfOneRun(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "history.jsonl")
+	if err := os.WriteFile(kept, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rig.Start(t.Context(), rig.NoopSystem(dir, programs)); !errors.Is(err, os.ErrExist) {
 		t.Errorf("error %v", err)
+	}
+	if text, err := os.ReadFile(kept); string(text) != "kept" {
+		t.Errorf("the history of the earlier run is %q (%v)", text, err)
 	}
 }

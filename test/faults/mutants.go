@@ -22,6 +22,13 @@ func mutants(ctx context.Context, o options, whole *host.Programs, stdout, stder
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+	var known []string
+	for _, m := range rig.Mutants() {
+		known = append(known, m.Name)
+	}
+	if err := named("mutant", o.only, known); err != nil {
+		return err
+	}
 	for _, m := range rig.Mutants() {
 		if len(o.only) > 0 && !slices.Contains(o.only, m.Name) {
 			continue

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"tandem/internal/rig"
 	"tandem/internal/rig/host"
@@ -57,14 +56,12 @@ func allParts() []part {
 // parts are those of the given names, or the usual ones.
 func (o options) parts(names []string) ([]part, error) {
 	all := allParts()
-	for _, name := range names {
-		if !slices.ContainsFunc(all, func(p part) bool { return p.name == name }) {
-			var known []string
-			for _, p := range all {
-				known = append(known, p.name)
-			}
-			return nil, fmt.Errorf("nothing is named %q; there are %s", name, strings.Join(known, ", "))
-		}
+	var known []string
+	for _, p := range all {
+		known = append(known, p.name)
+	}
+	if err := named("part", names, known); err != nil {
+		return nil, err
 	}
 	return slices.DeleteFunc(all, func(p part) bool {
 		return len(names) > 0 && !slices.Contains(names, p.name) || len(names) == 0 && !p.usual

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,10 +69,5 @@ func (o options) chosen() (list []rig.Measure, err error) {
 			list = append(list, m)
 		}
 	}
-	for _, name := range o.measures {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("no measure is named %q; there are %s", name, strings.Join(names, ", "))
-		}
-	}
-	return list, nil
+	return list, named("measure", o.measures, names)
 }

@@ -29,10 +29,3 @@ func TestRecovery(t *testing.T) {
 		t.Errorf("%d of 2 measures are in the table:\n%s", n, table.String())
 	}
 }
-
-func TestUnknownMeasure(t *testing.T) {
-	err := recovery(t.Context(), options{measures: []string{"hail"}}, programs, t.Output(), t.Output())
-	if err == nil || !strings.Contains(err.Error(), `"hail"`) || !strings.Contains(err.Error(), "kill-decode") {
-		t.Errorf("error %v, want one that names what there is", err)
-	}
-}

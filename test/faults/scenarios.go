@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,14 +22,12 @@ func scenarios(ctx context.Context, o options, programs *host.Programs, stdout, 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	known := map[string]bool{}
+	var known []string
 	for _, sc := range rig.Scenarios() {
-		known[sc.Name] = true
+		known = append(known, sc.Name)
 	}
-	for _, name := range o.scenarios {
-		if !known[name] {
-			return fmt.Errorf("no scenario is named %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), "; "))
-		}
+	if err := named("scenario", o.scenarios, known); err != nil {
+		return err
 	}
 	for _, sc := range rig.Scenarios() {
 		if len(o.scenarios) > 0 && !slices.Contains(o.scenarios, sc.Name) {
