@@ -7,7 +7,7 @@ import (
 	"tandem/internal/rig"
 )
 
-// TestScenarios plays those that are soon done. `make faults-scenarios` plays all of them.
+// TestScenarios plays those that are soon done. `go run ./test/faults scenarios` plays all of them.
 func TestScenarios(t *testing.T) {
 	turns := make(chan struct{}, 3) // they mostly wait, but start many programs
 	for _, sc := range rig.Scenarios() {

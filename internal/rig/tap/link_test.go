@@ -60,6 +60,23 @@ func dial(t *testing.T, tp *Tap) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// wired is a tap with both ends of a connection over it.
+func wired(t *testing.T) (tp *Tap, client, target *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	tp = listenRaw(t, l.Addr().String())
+	client = dial(t, tp)
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tp, client, accepted.(*net.TCPConn)
+}
+
 // exchange says something and waits for the echo.
 func exchange(t *testing.T, c net.Conn, text string) {
 	t.Helper()
@@ -222,17 +239,7 @@ func TestDrop(t *testing.T) {
 }
 
 func TestDropHidesTheTargetsEnd(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	tp := listenRaw(t, l.Addr().String())
-	c := dial(t, tp)
-	target, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tp, c, target := wired(t)
 	tp.Set(Conditions{Drop: true})
 	if err := target.Close(); err != nil {
 		t.Fatal(err)
@@ -275,18 +282,8 @@ func TestCutAndReset(t *testing.T) {
 }
 
 func TestResetPasses(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	tp := listenRaw(t, l.Addr().String())
-	c := dial(t, tp)
-	target, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := target.(*net.TCPConn).SetLinger(0); err != nil {
+	_, c, target := wired(t)
+	if err := target.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
 	if err := target.Close(); err != nil {
