@@ -32,9 +32,13 @@ func unloaded(ctx context.Context, dir string, p *host.Programs, say func(string
 	o := sceneOptions(dir, p, say, 2)
 	o.PerToken = time.Millisecond
 	var until sync.Map // engine name → when it has loaded
+	var refused atomic.Int64
 	o.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
 		end, _ := until.Load(m.Name())
 		busy := end != nil && marker != "" && time.Now().Before(end.(time.Time))
+		if busy {
+			refused.Add(1)
+		}
 		return answers["503 loading"], busy
 	}
 	script := func(ctx context.Context, s *scene) error {
@@ -54,7 +58,10 @@ func unloaded(ctx context.Context, dir string, p *host.Programs, say func(string
 		}
 		return told()
 	}
-	return play(ctx, o, plan, script, func(s *scene) { s.wantUnblamed(plan.Batches...) })
+	return play(ctx, o, plan, script, func(s *scene) {
+		s.wantUnblamed(plan.Batches...)
+		s.want(refused.Load() > 0, "", "no engine was asked while it loaded its model")
+	})
 }
 
 func frozenEngine(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
