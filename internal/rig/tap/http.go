@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -108,8 +107,8 @@ func (c *courier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.Ended != nil {
 		defer a.Ended()
 	}
-	if !pause(r.Context(), a.Delay) {
-		panic(http.ErrAbortHandler)
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // On waited until the client went away
 	}
 	switch a.Verdict {
 	case Lose:
@@ -136,7 +135,6 @@ func (a *Answer) write(w http.ResponseWriter) {
 	if a.Answered != nil {
 		a.Answered()
 	}
-	maps.Copy(w.Header(), a.Header)
 	w.WriteHeader(a.Status)
 	_, _ = io.WriteString(w, a.Text) // it fails only if the client is gone
 }

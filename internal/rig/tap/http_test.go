@@ -146,9 +146,8 @@ func TestHTTPFaults(t *testing.T) {
 		{"flip", "/file", Answer{Alter: flip(10)}, 200, "0123456788", nil},
 		{"flip late in a stream", "/stream", Answer{Alter: flip(69)}, 200, lines[:68] + "8\n", nil},
 		{"flip beyond the end", "/file", Answer{Alter: flip(11)}, 200, "0123456789", nil},
-		{"status", "/file", Answer{Status: 503, Text: "loading", Header: http.Header{"Retry-After": {"1"}}}, 503, "loading", nil},
+		{"status", "/file", Answer{Status: 503, Text: "loading"}, 503, "loading", nil},
 		{"rubbish", "/file", Answer{Status: 200, Text: "\x00{{{"}, 200, "\x00{{{", nil},
-		{"late", "/file", Answer{Delay: 20 * time.Millisecond}, 200, "0123456789", nil},
 		{"no answer", "/file", Answer{Verdict: Cut}, 0, "", nil},
 		{"reset", "/file", Answer{Verdict: Reset}, 0, "", nil},
 	} {
@@ -157,7 +156,6 @@ func TestHTTPFaults(t *testing.T) {
 			tt.answer.Answered = func() { answered++ }
 			tt.answer.Ended = func() { close(ended) }
 			tp, c := listenHTTP(t, s.Listener.Addr().String(), func(*Exchange) Answer { return tt.answer })
-			began := time.Now()
 			res, got, err := get(t, c, "POST", "http://"+tp.Addr()+tt.path, "a body is not sent again")
 			<-ended
 			if tt.status == 0 {
@@ -179,14 +177,6 @@ func TestHTTPFaults(t *testing.T) {
 			if answered != 1 {
 				t.Errorf("answered %d times, want once", answered)
 			}
-			if took := time.Since(began); took < tt.answer.Delay {
-				t.Errorf("took %v, want at least %v", took, tt.answer.Delay)
-			}
-			for key := range tt.answer.Header {
-				if res.Header.Get(key) != tt.answer.Header.Get(key) {
-					t.Errorf("%s is %q", key, res.Header.Get(key))
-				}
-			}
 		})
 	}
 }
@@ -204,7 +194,6 @@ func TestHTTPNeverEnds(t *testing.T) {
 		{"hang", func(*Exchange) Answer { return Answer{Hang: 10} }, lines[:10]},
 		{"hang at the end", func(*Exchange) Answer { return Answer{Hang: 70} }, lines},
 		{"held", held, ""},
-		{"late", func(*Exchange) Answer { return Answer{Delay: 10 * patience} }, ""},
 	} {
 		for _, end := range []string{"client", "cut", "tap"} {
 			t.Run(tt.name+" until "+end, func(t *testing.T) {

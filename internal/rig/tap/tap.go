@@ -69,7 +69,6 @@ type Exchange struct {
 type Answer struct {
 	Verdict  Verdict                    // Lose: it is never answered, until the client goes away. Nothing but Pass reaches the target
 	Status   int                        // not 0: answered with this, by the tap itself
-	Header   http.Header                // of that answer
 	Text     string                     // its body
 	Cut      int                        // not 0: the target's answer is cut off, by closing the connection, after so many bytes of body
 	Hang     int                        // not 0: it stops after so many bytes, and never ends until the client goes away
@@ -77,7 +76,6 @@ type Answer struct {
 	Alter    func(at int, piece []byte) // changes a piece of the body in place, which begins at this offset; may be nil
 	Answered func()                     // called when the answer has begun to come, before its first byte (status line) is passed on; may be nil, may wait
 	Ended    func()                     // called when the exchange is over; may be nil
-	Delay    time.Duration              // before it is passed on
 }
 
 // HTTPOptions describe an HTTP tap.
@@ -294,9 +292,6 @@ func (t *Tap) dial(ctx context.Context) (*conn, error) {
 
 // pause waits for d, and reports false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
