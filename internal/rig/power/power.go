@@ -239,7 +239,8 @@ func (d *Disk) watch() (err error) {
 
 // mount mounts an image file by a loop device that goes away when it is unmounted.
 func (d *Disk) mount(ctx context.Context, image, folder, options string, loop ...string) error {
-	out, err := output(ctx, "losetup", append(loop, "--find", "--show", image)...)
+	// It is over at once, and whoever ended it would not know which device it had attached.
+	out, err := output(context.WithoutCancel(ctx), "losetup", append(loop, "--find", "--show", image)...)
 	if err != nil {
 		return err
 	}
