@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
@@ -80,6 +81,7 @@ func (c *Client) expire(ctx context.Context, jobID string) error {
 
 // end gives jobs their terminal record, takes them out of the queue, and tells the workers. The
 // record comes first: whoever gets hold of such a job looks for it before starting or publishing anything.
+// What was being published at that moment, the server refuses: a result because there is one, a hop because it is barred.
 func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) ([]Cancelled, error) {
 	ended := make([]Cancelled, len(list))
 	for i, l := range list {
@@ -108,9 +110,17 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 		if left(i) {
 			continue
 		}
+		if ended[i].Was != WasFinished || ended[i].Status == jobs.Cancelled { // else workers ended it, and nothing is to be kept away
+			if err := c.bar(ctx, l.job.ID); err != nil {
+				return nil, err
+			}
+		}
 		if err := errors.Join(c.unqueue(ctx, StreamIntake, l.job), c.unqueue(ctx, StreamRelay, l.job)); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.purge(ctx, StreamRelay, bars); err != nil {
+		return nil, err
 	}
 	running, err := c.tell(ctx, list)
 	if err != nil {
@@ -120,7 +130,7 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 		if left(i) {
 			continue
 		}
-		if err := c.unqueue(ctx, StreamRelay, l.job); err != nil { // a hop may have been under way
+		if err := c.unqueue(ctx, StreamRelay, l.job); err != nil { // a server that was started again has forgotten the bar
 			return nil, err
 		}
 		if running[l.job.ID] && ended[i].Was == WasQueued {
@@ -128,6 +138,31 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 		}
 	}
 	return ended, nil
+}
+
+// bars are the subjects of what bars hops. No consumer reads them. Who dies before they are purged leaves them to the next cancel.
+const bars = "jobs.*.ended.*"
+
+// bar keeps hops of a job out of the relay that are on their way now and come later, over a wire that holds them up, from a worker
+// that was frozen or cut off: the server takes each Nats-Msg-Id once, and this uses up theirs.
+func (c *Conn) bar(ctx context.Context, jobID string) error {
+	for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
+		msg := &nats.Msg{Subject: "jobs." + string(stage) + ".ended." + jobID}
+		err := c.persist(ctx, "bar hand-over", func(ctx context.Context) error {
+			_, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(jobID+"."+string(stage)), jetstream.WithExpectStream(StreamRelay))
+			if err == nil || !refused(err) {
+				return err
+			}
+			if there, readErr := c.lastMsg(ctx, StreamRelay, msg.Subject); readErr == nil && there != nil {
+				return nil // by another cancel
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("end job %s: %w", jobID, err)
+		}
+	}
+	return nil
 }
 
 // unqueue takes a job out of a stream.

@@ -1,0 +1,71 @@
+package queue
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tandem/internal/jobs"
+	"tandem/internal/rig/tap"
+)
+
+// A hop that is on its way when its job is cancelled or purged, over a wire that holds it up or breaks, is not taken when it comes at last.
+func TestEndWithHopUnderWay(t *testing.T) {
+	t.Parallel()
+	cancel := func(c *Client, j *jobs.Job) error {
+		_, err := c.Cancel(t.Context(), j.ID)
+		return err
+	}
+	purge := func(c *Client, j *jobs.Job) error {
+		_, err := c.PurgeBatch(t.Context(), j.Batch)
+		return err
+	}
+	for _, tt := range []struct {
+		name    string
+		verdict tap.Verdict // on the first hop, after the end
+		end     func(c *Client, j *jobs.Job) error
+	}{
+		{"held up", tap.Pass, cancel},
+		{"cut", tap.Cut, cancel},
+		{"held up, and purged", tap.Pass, purge},
+		{"cut, and purged", tap.Cut, purge},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.timing.CancelWait = 50 * time.Millisecond
+			leaves, goOn := make(chan struct{}), make(chan struct{})
+			var first sync.Once
+			wire, err := tap.ListenNATS(tap.NATSOptions{Target: strings.TrimPrefix(r.server.URL(), "nats://"), On: func(op *tap.Op) (v tap.Verdict) {
+				if op.FromClient && strings.HasPrefix(op.Subject, "jobs.decode.") {
+					first.Do(func() {
+						v = tt.verdict
+						close(leaves)
+						<-goOn
+					})
+				}
+				return v
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = wire.Close() })
+			s := r.prepare(jobs.RolePrefill, 1, passOn)
+			s.Worker.c = r.connectTo("nats://" + wire.Addr())
+			r.prefilling(s)
+			j := testJob(jobs.Batch)
+			r.submit(j)
+			<-leaves
+			if err := tt.end(NewClient(r.connect(), j.User), j); err != nil {
+				t.Error(err)
+			}
+			before := r.state(StreamRelay).LastSeq
+			close(goOn)
+			r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 && r.unacknowledged(jobs.RolePrefill) == 0 })
+			if state := r.state(StreamRelay); state.LastSeq != before || state.Msgs != 0 {
+				t.Errorf("the relay holds %d messages, and %d came after the end", state.Msgs, state.LastSeq-before)
+			}
+		})
+	}
+}
