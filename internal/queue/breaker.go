@@ -29,7 +29,8 @@ const (
 // everybody the work that is done again. So there is a budget for that, too, as Finagle's RetryBudget and gRPC's retry
 // throttling (gRFC A6) have it: each failure that has a job done again takes one from it, each success puts a tenth back.
 // While less than one is left, each failure is followed by a pause. One failure in eleven jobs can be afforded for ever.
-// What fails during a pause was at work when it began and costs nothing: an engine that dies takes all of its jobs along at once.
+// What fails during a pause was at work when it began, costs nothing and makes the pause no longer: an engine that dies takes all of
+// its jobs along at once.
 type breaker struct {
 	mu       sync.Mutex
 	failures int       // attempts that failed since the last one that did not
@@ -47,15 +48,16 @@ func newBreaker() *breaker { return &breaker{budget: retryMost, changed: make(ch
 func (b *breaker) failed(code jobs.Code, again bool) (pause time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.failures++
 	b.last = code
-	if !time.Now().Before(b.until) {
-		if again {
-			b.budget = max(0, b.budget-retryCost)
-		}
-		if b.spent() {
-			b.overdraw++
-		}
+	if time.Now().Before(b.until) {
+		return 0
+	}
+	b.failures++
+	if again {
+		b.budget = max(0, b.budget-retryCost)
+	}
+	if b.spent() {
+		b.overdraw++
 	}
 	if times := max(b.failures-tripAfter+1, b.overdraw); times > 0 {
 		pause = min(tripPause<<min(times-1, 5), tripLong)
