@@ -67,7 +67,7 @@ var arrows = []arrow{
 	{"internal/rig/history", nil, nil, "what was seen is written with the standard library only"},
 	{"internal/rig/check", []string{"internal/rig/history"}, nil, "the judge knows the history, never the code under test"},
 	{"internal/rig/tap", nil, nil, "a wire needs the standard library only"},
-	{"internal/rig/host", []string{"internal/leash"}, nil, "running programs knows nothing of what they do"},
+	{"internal/rig/host", []string{"internal/leash", "internal/rig/tap"}, nil, "running programs knows nothing of what they do, but for the wires between the nodes of a cluster"},
 	{"internal/rig/power", []string{"internal/rig/host"}, nil, "a disk that loses power knows nothing of what is on it"},
 	{"internal/rig/netns", []string{"internal/rig/host"}, nil, "a network knows nothing of who speaks over it"},
 	{"internal/rig/engines", []string{"internal/rig/host", "internal/leash", "internal/standin", "internal/tinymodel"}, nil, "the engines are not under test: they are asked past Tandem"},

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,9 +11,10 @@ import (
 	"time"
 )
 
-// Cluster is some NATS servers that know one another.
+// Cluster is some NATS servers that know one another. Whatever passes between two of them passes a tap, one for each that may dial the other.
 type Cluster struct {
-	nodes []*NATS
+	nodes  []*NATS
+	routes []route
 }
 
 // StartCluster starts n servers, named nats-1 and so on, each in a folder of its name below dir, and returns when they
@@ -22,26 +24,23 @@ func StartCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	routes := make([]string, n)
-	for i := range n {
-		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", ports[n+i])
-	}
 	c := new(Cluster)
+	if c.routes, err = openRoutes(ports[n:]); err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
 	for i := range n {
 		name := fmt.Sprintf("nats-%d", i+1)
 		node, err := StartNATS(ctx, p, NATSOptions{
 			Name: name, Dir: filepath.Join(dir, name), Port: ports[i], Cluster: ports[n+i],
-			Routes: slices.Concat(routes[:i], routes[i+1:]),
+			Routes: dials(c.routes, i),
 		})
 		if err != nil {
-			c.Kill()
-			return nil, fmt.Errorf("start cluster: %w", err)
+			return nil, fmt.Errorf("start cluster: %w", errors.Join(err, c.Kill()))
 		}
 		c.nodes = append(c.nodes, node)
 	}
 	if err := c.ready(ctx); err != nil {
-		c.Kill()
-		return nil, fmt.Errorf("start cluster: %w", err)
+		return nil, fmt.Errorf("start cluster: %w", errors.Join(err, c.Kill()))
 	}
 	return c, nil
 }
@@ -71,11 +70,15 @@ func (c *Cluster) URL() string {
 	return strings.Join(urls, ",")
 }
 
-// Kill ends all nodes.
-func (c *Cluster) Kill() {
+// Route is all wires between a node and the others, whoever of the two dialled. They stay over restarts of nodes, until Kill.
+func (c *Cluster) Route(i int) Routes { return wires(c.routes, i) }
+
+// Kill ends all nodes, and the routes between them. The error is the first thing that a route could not carry. It may be called twice.
+func (c *Cluster) Kill() error {
 	for _, n := range c.nodes {
 		n.Kill()
 	}
+	return wires(c.routes, -1).close()
 }
 
 // Leader waits until a node knows that it leads JetStream and most nodes, itself among them, say the same, and returns

@@ -23,6 +23,8 @@ const (
 	askEvery = 50 * time.Millisecond
 	// answerWithin is how long a server that works may take to say how it is; a frozen one never does.
 	answerWithin = time.Second
+	// nowhere is where a node tells the others of a cluster to look for it: they are to take the routes that they are given, and port 1 refuses at once.
+	nowhere = "127.0.0.1:1"
 )
 
 // NATSOptions describe one nats-server process, run from the module's own version.
@@ -47,6 +49,7 @@ type NATS struct {
 
 	mu      sync.Mutex
 	process *Process
+	clock   time.Duration // by which it is moved
 }
 
 // StartNATS starts a server and returns when its JetStream answers, a node of a cluster when it takes connections: it may
@@ -107,7 +110,7 @@ func (n *NATS) Start(ctx context.Context) error {
 	}
 	p, err := Start(Spec{
 		Name: n.o.Name, Program: n.program, Args: []string{"-c", config}, Env: []string{"HOME=" + n.o.Dir},
-		Dir: n.o.Dir, Log: n.o.Log, Wrap: n.o.Wrap,
+		Dir: n.o.Dir, Log: n.o.Log, Wrap: n.o.Wrap, Clock: n.clock,
 	})
 	if err != nil {
 		return err
@@ -132,6 +135,17 @@ func (n *NATS) ready(ctx context.Context, p *Process) error {
 		return nil
 	}
 	return n.answers(ctx, p)
+}
+
+// MoveClock moves the server's clock as [Process.MoveClock] does, and it stays so over restarts, as that of a machine does.
+func (n *NATS) MoveClock(by time.Duration) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.process.MoveClock(by); err != nil {
+		return err
+	}
+	n.clock = by
+	return nil
 }
 
 // Kill ends the server as a crash does.
@@ -169,8 +183,8 @@ func (n *NATS) configure() (string, error) {
 		for i, route := range quoted {
 			quoted[i] = strconv.Quote(route)
 		}
-		fmt.Fprintf(&b, "cluster {\n  name: %q\n  listen: %q\n  routes: [%s]\n  no_advertise: true\n}\n",
-			clusterName, net.JoinHostPort(n.o.Host, strconv.Itoa(n.o.Cluster)), strings.Join(quoted, ", "))
+		fmt.Fprintf(&b, "cluster {\n  name: %q\n  listen: %q\n  advertise: %q\n  routes: [%s]\n  no_advertise: true\n}\n",
+			clusterName, net.JoinHostPort(n.o.Host, strconv.Itoa(n.o.Cluster)), nowhere, strings.Join(quoted, ", "))
 	}
 	path := filepath.Join(n.o.Dir, "nats.conf")
 	return path, os.WriteFile(path, b.Bytes(), 0o600)

@@ -20,6 +20,7 @@ func TestNATS(t *testing.T) {
 		"keeps its store and its port":   keepsStoreAndPort,
 		"says that its port is taken":    saysThatPortIsTaken,
 		"a cluster chooses leaders anew": choosesAnotherLeader,
+		"a cluster is parted and whole":  isPartedAndWhole,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, p) })
 	}
@@ -94,12 +95,18 @@ func saysThatPortIsTaken(t *testing.T, programs *Programs) {
 	}
 }
 
+func kill(t *testing.T, c *Cluster) {
+	if err := c.Kill(); err != nil {
+		t.Error(err)
+	}
+}
+
 func choosesAnotherLeader(t *testing.T, programs *Programs) {
 	c, err := StartCluster(t.Context(), programs, t.TempDir(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Kill()
+	defer kill(t, c)
 	js, _ := stream(t, c.URL())
 	if _, err := js.AddStream(&nats.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, Replicas: 3}); err != nil {
 		t.Fatal(err)
