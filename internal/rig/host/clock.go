@@ -71,8 +71,8 @@ type clock struct {
 	file *os.File
 }
 
-// newClock makes the clock of a program that is about to start; nil if it was built without.
-func newClock(program string) (*clock, error) {
+// newClock makes the clock of a program that is about to start, moved by so much; nil if it was built without.
+func newClock(program string, by time.Duration) (*clock, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return nil, nil // a shell, for example
@@ -84,7 +84,7 @@ func newClock(program string) (*clock, error) {
 				return nil, fmt.Errorf("make clock: %w", err)
 			}
 			c := &clock{file: file}
-			if err := c.move(0); err != nil {
+			if err := c.move(by); err != nil {
 				c.close()
 				return nil, err
 			}

@@ -44,6 +44,20 @@ func TestWallClockMovesAndNothingElse(t *testing.T) {
 	if err := p.MoveClock(time.Hour); err == nil {
 		t.Error("the clock of a program that has ended was moved")
 	}
+	ahead, err := Start(Spec{Name: "clock", Program: programs.Path("clock"), Clock: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ahead.Kill()
+	if err := ahead.Says(t.Context(), "moved 0s\n"); err != nil { // since it began
+		t.Fatal(err)
+	}
+	if err := ahead.MoveClock(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := ahead.Says(t.Context(), "moved -1h0m0s\n"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestOrdinaryProgramHasNoClockToMove(t *testing.T) {

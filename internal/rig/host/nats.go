@@ -49,6 +49,7 @@ type NATS struct {
 
 	mu      sync.Mutex
 	process *Process
+	clock   time.Duration // by which it is moved
 }
 
 // StartNATS starts a server and returns when its JetStream answers, a node of a cluster when it takes connections: it may
@@ -109,7 +110,7 @@ func (n *NATS) Start(ctx context.Context) error {
 	}
 	p, err := Start(Spec{
 		Name: n.o.Name, Program: n.program, Args: []string{"-c", config}, Env: []string{"HOME=" + n.o.Dir},
-		Dir: n.o.Dir, Log: n.o.Log, Wrap: n.o.Wrap,
+		Dir: n.o.Dir, Log: n.o.Log, Wrap: n.o.Wrap, Clock: n.clock,
 	})
 	if err != nil {
 		return err
@@ -134,6 +135,17 @@ func (n *NATS) ready(ctx context.Context, p *Process) error {
 		return nil
 	}
 	return n.answers(ctx, p)
+}
+
+// MoveClock moves the server's clock as [Process.MoveClock] does, and it stays so over restarts, as that of a machine does.
+func (n *NATS) MoveClock(by time.Duration) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.process.MoveClock(by); err != nil {
+		return err
+	}
+	n.clock = by
+	return nil
 }
 
 // Kill ends the server as a crash does.

@@ -27,6 +27,8 @@ type Spec struct {
 	Dir     string   // ours if empty
 	Log     string   // file that both outputs are appended to; nowhere if empty
 	Wrap    []string // what the command is started through, such as ip netns exec NAME; it must become the program, as exec does
+
+	Clock time.Duration // by which its clock is moved from the start on; only with [BuildOptions.Clock]
 }
 
 // Process is a running, or ended, program with its children, in a process group of its own that cannot outlive the rig.
@@ -54,7 +56,7 @@ func Start(s Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Name, err)
 	}
-	clock, err := newClock(s.Program)
+	clock, err := newClock(s.Program, s.Clock)
 	if err != nil {
 		out.close()
 		return nil, fmt.Errorf("start %s: %w", s.Name, err)
@@ -187,7 +189,7 @@ func (p *Process) Thaw() error {
 
 // MoveClock moves the wall clock of a program built with [BuildOptions.Clock], from the program's next look at it on. by
 // is how far it is from the machine's, not from where it was. Durations, timers and timeouts go on as before. A program
-// that is started again starts with the machine's time.
+// that is started again starts with the machine's time, or as [Spec.Clock] says.
 func (p *Process) MoveClock(by time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
