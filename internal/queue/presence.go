@@ -88,10 +88,11 @@ func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
 	present := map[string]Presence{}
-	bucket, err := c.stream(ctx, "KV_"+BucketWorkers)
+	bucket, err := c.js.Stream(ctx, "KV_"+BucketWorkers) // asked anew, for the server's time
 	if err != nil {
-		return nil, fmt.Errorf("list workers: %w", err)
+		return nil, c.failed(ctx, err, "list workers")
 	}
+	now, ttl := bucket.CachedInfo().TimeStamp, bucket.CachedInfo().Config.MaxAge
 	for seq := uint64(1); ; {
 		msg, err := bucket.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(presencePrefix+pattern)) // a direct get: see leader.go
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -102,13 +103,19 @@ func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error
 		}
 		seq = msg.Sequence + 1
 		var p Presence
-		if msg.Header.Get("KV-Operation") != "" {
+		if msg.Header.Get("KV-Operation") != "" || !recent(msg.Time, now, ttl) {
 			delete(present, msg.Subject)
 		} else if json.Unmarshal(msg.Data, &p) == nil {
 			present[msg.Subject] = p
 		}
 	}
 	return slices.SortedFunc(maps.Values(present), inOrder), nil
+}
+
+// recent reports whether what was stored at stamp is of somebody who may live. The server itself forgets what is older than ttl, but not when
+// its clock was set back: then it keeps what is of the future until that has come, and all that was stored later. Who lives says so again within a beat.
+func recent(stamp, now time.Time, ttl time.Duration) bool {
+	return now.Sub(stamp).Abs() <= ttl
 }
 
 // inOrder is the order of role, model and worker.

@@ -76,3 +76,25 @@ func TestPeers(t *testing.T) {
 	}
 	r.eventually("one peer", func() bool { return len(s.Peers()) == 1 })
 }
+
+// Who is present is told by the server's time, so that a worker that died before the server's clock was set back, or after one that did, is gone.
+func TestRecentPresence(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Second
+	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name string
+		ago  time.Duration
+		want bool
+	}{
+		{"of this instant", 0, true},
+		{"of the last beat", 3 * time.Second, true},
+		{"stored while the list was read", -time.Second, true},
+		{"which the server could not forget", 11 * time.Second, false},
+		{"of before the clock was set back", -2 * time.Hour, false},
+	} {
+		if got := recent(now.Add(-tt.ago), now, ttl); got != tt.want {
+			t.Errorf("a presence %s counts: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
