@@ -12,6 +12,7 @@ import (
 // hooks are where a scenario takes a hand in what passes. A storm has none. They are called from several goroutines.
 type hooks struct {
 	programs func(process string) *host.Programs                                            // that a worker or a caller is started from; nil: those of the system
+	nats     *host.Programs                                                                 // that the only server of NATS is started from; nil: those of the system
 	call     func(s *System, m *machine, e *tap.Exchange, marker string) (tap.Answer, bool) // about each request to an engine, once it is recorded; marker is empty if it computes for no job
 	wire     func(s *System, process string, op *tap.Op) tap.Verdict                        // about each operation with NATS, before it is recorded; what does not pass is not
 }

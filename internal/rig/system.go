@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ func (s *System) startNATS() (err error) {
 				return err
 			}
 		}
-		node, err := host.StartNATS(ctx, s.Programs, host.NATSOptions{Name: "nats", Dir: s.path("nats")})
+		node, err := host.StartNATS(ctx, cmp.Or(s.hooks.nats, s.Programs), host.NATSOptions{Name: "nats", Dir: s.path("nats")})
 		if err != nil {
 			return err
 		}
