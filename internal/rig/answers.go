@@ -27,11 +27,15 @@ func (m *machine) spoil(how string) {
 	m.answers = append(m.answers, how)
 }
 
+// slotSteps are the calls by which a llama-server moves the state of a slot, by their parameter.
+var slotSteps = map[string]Step{"save": InSave, "restore": InRestore}
+
 // on reads a request on its way to the engine.
 func (m *machine) on(r *recorder) func(*tap.Exchange) tap.Answer {
 	return func(e *tap.Exchange) tap.Answer {
 		if !r.call(m.Name(), e) {
-			return tap.Answer{}
+			step := slotSteps[e.Request.URL.Query().Get("action")]
+			return tap.Answer{Answered: func() { m.worker.reached(step) }}
 		}
 		m.answerMu.Lock()
 		how := ""

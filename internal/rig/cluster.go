@@ -136,14 +136,21 @@ func (s *System) replicated() error {
 const answerLimit = 2 * time.Second
 
 // info is what the leader of a stream says of it.
-func (s *System) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+func (s *System) info(ctx context.Context, stream string, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	found, err := s.js.Stream(ctx, stream)
 	if err != nil {
 		return nil, fmt.Errorf("look at stream %s: %w", stream, err)
 	}
-	return found.CachedInfo(), nil
+	if len(o) == 0 {
+		return found.CachedInfo(), nil
+	}
+	info, err := found.Info(ctx, o...)
+	if err != nil {
+		return nil, fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	return info, nil
 }
 
 // storedMsg is a message of a stream.

@@ -18,13 +18,14 @@ type Shape struct {
 	Callers   int      // submitters at a time
 
 	Kills       int // of workers, half of them at an exact step
-	Transfers   int // kills of prefill workers as they send a KV state
-	EngineKills int
+	Transfers   int // kills of workers as they save, send, fetch or restore a KV state
+	EngineKills int // half of them in a call, and where there are states in a save or a restore
 	NATSKills   int // half of the restarts are graceful
 	Quorums     int // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
 	PowerCuts   int // of NATS and its disk
 	CallerKills int // of submitters, which are started again with --resume
 	Freezes     int // SIGSTOP, of workers, for a time that may be longer than AckWait
+	Stuns       int // SIGSTOP, of engines, NATS and submitters in turn
 	Wires       int // delays, cuts, resets, drops, narrow links, refused connections
 	BadAnswers  int // an engine that refuses, hangs, says rubbish …
 
@@ -69,17 +70,26 @@ const (
 	AfterPublish  Step = "after publish"           // it left, and its acknowledgement never arrives
 	BeforeAck     Step = "between publish and ack" // the record is stored, the delivery is not acknowledged
 	AfterAck      Step = "after ack"
-	InTransfer    Step = "in a transfer" // of a KV state, which has begun to come
+
+	// Those of a KV state. Ollama's saves and restores are on no wire of ours.
+	InSave    Step = "in a save"    // done by the engine, and the worker does not know
+	InSend    Step = "in a send"    // it has begun to go
+	InFetch   Step = "in a fetch"   // the same moment at the other end
+	InRestore Step = "in a restore" // done, and the worker does not know
 )
 
 // Steps are those at which any worker can be struck in any storm.
 var Steps = []Step{OnDelivery, InCall, BeforePublish, AfterPublish, BeforeAck, AfterAck}
+
+// stateSteps are those of a KV state on its way.
+var stateSteps = []Step{InSave, InSend, InFetch, InRestore}
 
 // What is done to whom.
 const (
 	Kill   = "kill"
 	Freeze = "freeze"
 	Engine = "engine kill"
+	Stun   = "freeze of another" // of an engine, of NATS or of a submitter
 	NATS   = "nats kill"
 	Stop   = "nats stop" // gracefully
 	Quorum = "nats quorum"
@@ -97,14 +107,21 @@ const (
 	StateWire  = "hand-over" // of KV states, from a prefill worker to whoever fetches them
 )
 
+// Who else can be frozen.
+const (
+	stunEngine = "an engine"
+	stunNATS   = "a node of NATS"
+	stunCaller = "a submitter"
+)
+
 // Action is one fault of a schedule. It strikes when so many jobs have ended, never at a time: the same seed gives the same
 // schedule on a fast machine and on a slow one.
 type Action struct {
 	After  int // jobs that have ended
 	What   string
 	Target int           // an index, taken modulo the number of those there are
-	Step   Step          // of Kill and Freeze, and of a Wire that is only in use then
-	Where  string        // of Wire
+	Step   Step          // of Kill, Freeze and Engine, and of a Wire that is only in use then
+	Where  string        // of Wire and Stun
 	How    string        // of Wire, Answer and Quorum
 	For    time.Duration // how long, for what ends
 }
@@ -232,7 +249,20 @@ func (p *Plan) actions(r *rand.Rand) {
 	}
 	add(s.Kills, strike(Kill))
 	add(s.Freezes, strike(Freeze))
-	add(s.EngineKills, func(int) Action { return Action{What: Engine} })
+	steps := []Step{InCall}
+	if s.Transfers > 0 {
+		steps = append(steps, InSave, InRestore)
+	}
+	add(s.EngineKills, func(i int) Action {
+		a := Action{What: Engine, Step: Anywhere}
+		if i%2 == 0 {
+			a.Step = steps[i/2%len(steps)]
+		}
+		return a
+	})
+	add(s.Stuns, func(i int) Action {
+		return Action{What: Stun, Where: []string{stunEngine, stunNATS, stunCaller}[i%3], For: time.Duration(200+r.IntN(5000)) * time.Millisecond}
+	})
 	away := func(a Action) Action {
 		if s.Away[1] > 0 {
 			a.For = (s.Away[0] + time.Duration(r.Int64N(int64(s.Away[1]-s.Away[0])+1))).Round(time.Millisecond)
@@ -250,12 +280,12 @@ func (p *Plan) actions(r *rand.Rand) {
 		n := len(wireHows)
 		a := Action{What: Wire, Where: wires[(i+i/n)%len(wires)], How: wireHows[i%n], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
 		if a.Where == StateWire {
-			a.Step = InTransfer
+			a.Step = InSend
 		}
 		return a
 	})
 	add(s.BadAnswers, func(i int) Action { return Action{What: Answer, How: answerHows[i%len(answerHows)]} })
-	add(s.Transfers, func(int) Action { return Action{What: Kill, Step: InTransfer} })
+	add(s.Transfers, func(i int) Action { return Action{What: Kill, Step: stateSteps[i%len(stateSteps)]} })
 	add(s.Quorums, func(i int) Action { return away(Action{What: Quorum, How: []string{"killed", "stopped"}[i%2]}) })
 	slices.SortStableFunc(p.Actions, func(a, b Action) int { return cmp.Compare(a.After, b.After) })
 }

@@ -33,7 +33,7 @@ func TestPlanHasWhatItsShapeAsksFor(t *testing.T) {
 			t.Errorf("share %v: %d jobs, want %d", share, n, shape.Jobs)
 		}
 		want := map[string]int{
-			Kill: shape.Kills, Freeze: shape.Freezes, Engine: shape.EngineKills, Caller: shape.CallerKills, Wire: shape.Wires, Answer: shape.BadAnswers,
+			Kill: shape.Kills, Freeze: shape.Freezes, Engine: shape.EngineKills, Caller: shape.CallerKills, Stun: shape.Stuns, Wire: shape.Wires, Answer: shape.BadAnswers,
 			NATS: (shape.NATSKills + 1) / 2, Stop: shape.NATSKills / 2,
 		}
 		have, steps, markers := map[string]int{}, map[Step]bool{}, map[string]bool{}
@@ -94,7 +94,7 @@ func TestEachWireIsSpoiltInEachWay(t *testing.T) {
 		for _, a := range NewPlan(3, test.shape).Actions {
 			if a.What == Wire {
 				pairs[a.Where+", "+a.How], spoilt[a.Where] = true, true
-				if (a.Step == InTransfer) != (a.Where == StateWire) {
+				if (a.Step == InSend) != (a.Where == StateWire) {
 					t.Errorf("%s: %s", name, a)
 				}
 			}

@@ -28,7 +28,7 @@ func (p *Plan) Short(v check.Verdict, handOvers bool) (short []string) {
 	planned, atStep, greedy, cancels, expiring := map[string]int{}, map[string]int{}, 0, 0, 0
 	for _, a := range p.Actions {
 		planned[a.What]++
-		if (a.What == Kill || a.What == Freeze) && a.Step != Anywhere {
+		if (a.What == Kill || a.What == Freeze || a.What == Engine) && a.Step != Anywhere {
 			atStep[a.What+": "+string(a.Step)]++
 		}
 	}

@@ -32,9 +32,9 @@ func TestShort(t *testing.T) {
 	}{
 		"all happened":      {func(*check.Counts) {}, ""},
 		"one fault missed":  {func(c *check.Counts) { c.Faults[Caller]-- }, ""},
-		"some kills missed": {func(c *check.Counts) { c.Faults[Kill] = 33 }, `33 of 38 faults "kill" struck`},
+		"some kills missed": {func(c *check.Counts) { c.Faults[Kill] = 33 }, `33 of 44 faults "kill" struck`},
 		"no bad answer":     {func(c *check.Counts) { delete(c.Faults, Answer) }, `0 of 9 faults "answer" struck`},
-		"no transfer":       {func(c *check.Counts) { delete(c.Ways, "kill: in a transfer") }, `0 of 6 faults "kill: in a transfer" struck there`},
+		"no transfer":       {func(c *check.Counts) { delete(c.Ways, "kill: in a send") }, `0 of 3 faults "kill: in a send" struck there`},
 		"no step":           {func(c *check.Counts) { c.Ways = map[string]int{"kill: anywhere": 38} }, `0 of 3 faults "kill: before publish" struck there`},
 		"one at its step":   {func(c *check.Counts) { c.Ways["kill: before publish"] = 1 }, ""},
 		"a job less":        {func(c *check.Counts) { c.Submitted-- }, "309 jobs were submitted, and 310 were to be"},

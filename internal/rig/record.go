@@ -62,6 +62,11 @@ type moment struct {
 	subject string // that is published to, or was
 }
 
+// barSubjects are those by which a cancel keeps away what else may come of a job. They hold no record, and one that is killed may leave them behind.
+const barSubjects = "jobs.*.ended.*"
+
+var bars = regexp.MustCompile(`^jobs\.\w+\.ended\.[^.]+$`)
+
 // wire is one process's connection to NATS, as the recorder reads it.
 type wire struct {
 	r       *recorder
@@ -114,6 +119,8 @@ func (w *wire) publish(op *tap.Op, conn string) moment {
 		if !known {
 			note(history.Event{Kind: history.Submitted, Record: bytes.Clone(op.Payload)})
 		}
+	case bars.MatchString(op.Subject): // no record of a job
+		return moment{}
 	case first == "jobs", first == "dlq":
 		note(history.Event{Kind: history.Published})
 	case first == "results":

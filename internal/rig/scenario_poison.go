@@ -19,7 +19,7 @@ const (
 func poisonScenarios() []Scenario {
 	return []Scenario{
 		poison("poison kills its engine", "each engine that computes for one job dies of it", true, Engine,
-			func(s *System, m *machine) { s.wg.Go(func() { s.killEngine(s.ctx, m) }) }),
+			func(s *System, m *machine) { s.wg.Go(func() { s.killEngine(s.ctx, m, InCall) }) }),
 		poison("poison kills its worker", "each worker that has one job computed dies of it", false, Kill,
 			func(_ *System, m *machine) { m.worker.kill(InCall) }),
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tandem/internal/rig/history"
 )
 
@@ -20,8 +22,8 @@ const settleLimit = 90 * time.Second
 func (s *System) settle(ctx context.Context, p *Plan) error {
 	err := s.until(settleLimit, "empty streams", func(ctx context.Context) (bool, error) {
 		for _, name := range []string{"INTAKE", "RELAY"} {
-			info, err := s.info(ctx, name)
-			if err != nil || info.State.Msgs > 0 {
+			info, err := s.info(ctx, name, jetstream.WithSubjectFilter(barSubjects))
+			if err != nil || info.State.Msgs > uint64(len(info.State.Subjects)) {
 				return false, nil
 			}
 		}
@@ -53,6 +55,9 @@ func (s *System) find(ctx context.Context, name string) error {
 			return err
 		}
 		seq = msg.Seq
+		if bars.MatchString(msg.Subject) {
+			continue
+		}
 		s.Log.Add(history.Event{Kind: history.Found, Job: lastToken(msg.Subject), Subject: msg.Subject, Stream: name, Seq: seq, Record: msg.Data})
 	}
 }

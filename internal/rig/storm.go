@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,12 +120,7 @@ func (s *System) strike(ctx context.Context, wg *sync.WaitGroup, actions []Actio
 
 // act does one action. What takes time ends by itself, and wg waits for it.
 func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
-	i := a.Target % len(s.workers)
-	if a.Step == InTransfer { // which only a prefill worker gets to
-		model, n := a.Target%len(s.Models), a.Target/len(s.Models)%s.Each
-		i = model*2*s.Each + n
-	}
-	m := s.machine[i]
+	m := s.machineOf(a)
 	u := m.worker
 	switch a.What {
 	case Kill:
@@ -138,7 +134,12 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 			return tap.Pass
 		})
 	case Engine:
-		wg.Go(func() { s.killEngine(ctx, m) })
+		s.at(ctx, wg, u, a.Step, func(step Step) tap.Verdict {
+			wg.Go(func() { s.killEngine(ctx, m, step) })
+			return tap.Pass
+		})
+	case Stun:
+		s.stun(ctx, wg, a, m)
 	case NATS, Stop, Quorum:
 		if s.cluster == nil {
 			s.loseNodes(ctx, a)
@@ -156,7 +157,7 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 			}
 			return tap.Pass
 		}
-		if a.Step == InTransfer {
+		if a.Step != "" {
 			u.arm(ctx, wg, a.Step, armLimit, spoil)
 		} else {
 			spoil(Anywhere)
@@ -164,6 +165,23 @@ func (s *System) act(ctx context.Context, wg *sync.WaitGroup, a Action) {
 	case Answer:
 		m.spoil(a.How)
 	}
+}
+
+// machineOf is the one that an action is for: at a step of a KV state, one that gets to it.
+func (s *System) machineOf(a Action) *machine {
+	model, n := a.Target%len(s.Models), a.Target/len(s.Models)%s.Each
+	switch a.Step {
+	case InSave, InRestore: // a llama-server's: of the first model are Ollamas
+		model = 1 + a.Target%(len(s.Models)-1)
+	case InSend, InFetch:
+	default:
+		return s.machine[a.Target%len(s.machine)]
+	}
+	i := 2*s.Each*model + n
+	if a.Step == InFetch || a.Step == InRestore {
+		i += s.Each
+	}
+	return s.machine[i]
 }
 
 // at strikes a unit at a step.
@@ -174,17 +192,21 @@ func (s *System) at(ctx context.Context, wg *sync.WaitGroup, u *unit, step Step,
 		}
 		return
 	}
-	u.arm(ctx, wg, step, armLimit, do)
+	seen := u
+	if step == InFetch { // on the wire of the sender, the same of the model's prefill workers
+		seen = s.workers[slices.Index(s.workers, u)-s.Each]
+	}
+	seen.arm(ctx, wg, step, armLimit, do)
 }
 
 // killEngine ends an engine with all its children, and starts it again.
-func (s *System) killEngine(ctx context.Context, m *machine) {
+func (s *System) killEngine(ctx context.Context, m *machine, step Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil {
 		return // all jobs have ended while it waited for its turn
 	}
-	s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Engine + ": " + string(Anywhere)})
+	s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Engine + ": " + string(step)})
 	m.Kill()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 	defer cancel()
@@ -197,18 +219,45 @@ func (s *System) killEngine(ctx context.Context, m *machine) {
 
 // killCaller ends one of the submitters that run.
 func (s *System) killCaller(target int) {
+	if p := s.running(target); p != nil {
+		s.Log.Add(history.Event{Kind: history.Fault, Process: p.Name(), Note: Caller + ": " + string(Anywhere)})
+		p.Kill()
+	}
+}
+
+// running is one of the submitters that run, nil if there is none.
+func (s *System) running(target int) *host.Process {
 	s.callersMu.Lock()
-	var list []*host.Process
-	for _, b := range sortedKeys(s.callers) {
-		list = append(list, s.callers[b])
+	defer s.callersMu.Unlock()
+	names := sortedKeys(s.callers)
+	if len(names) == 0 {
+		return nil
 	}
-	s.callersMu.Unlock()
-	if len(list) == 0 {
-		return
+	return s.callers[names[target%len(names)]]
+}
+
+// stun freezes somebody who is no worker. An engine or a node is not killed or started meanwhile.
+func (s *System) stun(ctx context.Context, wg *sync.WaitGroup, a Action, m *machine) {
+	note := Stun + ": " + a.Where
+	switch a.Where {
+	case stunCaller:
+		if p := s.running(a.Target); p != nil {
+			freeze(ctx, wg, s.Log, p, p.Name(), note, a.For)
+		}
+	case stunEngine:
+		wg.Go(func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			<-freeze(ctx, wg, s.Log, m, m.Name(), note, a.For)
+		})
+	case stunNATS:
+		wg.Go(func() {
+			s.natsMu.Lock()
+			defer s.natsMu.Unlock()
+			n := s.nodes[a.Target%len(s.nodes)]
+			<-freeze(ctx, wg, s.Log, n.Process(), n.Name(), note, a.For)
+		})
 	}
-	p := list[target%len(list)]
-	s.Log.Add(history.Event{Kind: history.Fault, Process: p.Name(), Note: Caller + ": " + string(Anywhere)})
-	p.Kill()
 }
 
 // wireTap is the tap, or the taps, on a wire.

@@ -27,7 +27,7 @@ func TestHandOverIsSpoiltWhileItPasses(t *testing.T) {
 		s.workers, s.machine = append(s.workers, u), append(s.machine, &machine{worker: u})
 	}
 	states, err := tap.ListenHTTP(tap.HTTPOptions{Target: sender.Listener.Addr().String(), On: func(*tap.Exchange) tap.Answer {
-		return tap.Answer{Answered: func() { s.workers[0].reached(InTransfer) }}
+		return tap.Answer{Answered: func() { s.workers[0].reached(InSend) }}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestHandOverIsSpoiltWhileItPasses(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	s.act(ctx, &wg, Action{What: Wire, Where: StateWire, Step: InTransfer, How: "cut", Target: 1, For: time.Second})
+	s.act(ctx, &wg, Action{What: Wire, Where: StateWire, Step: InSend, How: "cut", Target: 1, For: time.Second})
 	if n := len(s.Log.Events()); n != 0 {
 		t.Errorf("%d faults before anything passes", n)
 	}

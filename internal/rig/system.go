@@ -255,7 +255,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 		}
 		at := "127.0.0.1:" + strconv.Itoa(port)
 		mach.states, err = s.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: at, On: func(*tap.Exchange) tap.Answer {
-			a := tap.Answer{Answered: func() { u.reached(InTransfer) }}
+			a := tap.Answer{Answered: func() { u.reached(InSend); u.reached(InFetch) }}
 			if s.SpoilStates {
 				a.Alter = spoilState
 			}
@@ -344,8 +344,12 @@ func (s *System) Stop() error {
 	for _, m := range s.machine {
 		m.Close()
 	}
-	for _, n := range s.nodes {
-		n.Kill()
+	if s.cluster != nil {
+		errs = append(errs, s.cluster.Kill())
+	} else {
+		for _, n := range s.nodes {
+			n.Kill()
+		}
 	}
 	if s.disk != nil {
 		errs = append(errs, s.disk.Close())

@@ -105,13 +105,29 @@ func (u *unit) kill(step Step) {
 
 // freeze stops the process for a time, and returns at once, with what is closed when it goes on.
 func (u *unit) freeze(ctx context.Context, wg *sync.WaitGroup, step Step, d time.Duration) <-chan struct{} {
-	thawed := make(chan struct{})
 	p := u.current()
-	if p == nil || p.Freeze() != nil { // it has just ended
+	if p == nil {
+		thawed := make(chan struct{})
 		close(thawed)
 		return thawed
 	}
-	u.log.Add(history.Event{Kind: history.Fault, Process: u.name, Note: Freeze + ": " + string(step) + ", for " + d.String()})
+	return freeze(ctx, wg, u.log, p, u.name, Freeze+": "+string(step), d)
+}
+
+// freezer is what can be frozen.
+type freezer interface {
+	Freeze() error
+	Thaw() error
+}
+
+// freeze stops it for a time, and returns at once, with what is closed when it goes on.
+func freeze(ctx context.Context, wg *sync.WaitGroup, log *history.Log, p freezer, name, note string, d time.Duration) <-chan struct{} {
+	thawed := make(chan struct{})
+	if p.Freeze() != nil { // it has just ended
+		close(thawed)
+		return thawed
+	}
+	log.Add(history.Event{Kind: history.Fault, Process: name, Note: note + ", for " + d.String()})
 	wg.Go(func() {
 		defer close(thawed)
 		select {
@@ -119,7 +135,7 @@ func (u *unit) freeze(ctx context.Context, wg *sync.WaitGroup, step Step, d time
 		case <-ctx.Done():
 		}
 		_ = p.Thaw() // it may have been killed meanwhile
-		u.log.Add(history.Event{Kind: history.Healed, Process: u.name, Note: "thawed"})
+		log.Add(history.Event{Kind: history.Healed, Process: name, Note: "thawed"})
 	})
 	return thawed
 }
