@@ -31,14 +31,12 @@ func isPartedAndWhole(t *testing.T, programs *Programs) {
 	near, _ := stream(t, others[0].URL()+","+others[1].URL())
 
 	c.Route(first).Set(tap.Conditions{Drop: true})
-	second, err := c.StreamLeader(t.Context(), "KEPT")
-	for ; second == first; second, err = c.StreamLeader(t.Context(), "KEPT") { // the others have not missed it yet
-		if err != nil {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for second := first; second == first; <-tick.C { // the others have not missed it yet
+		if second, err = c.StreamLeader(t.Context(), "KEPT"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 	if err := nc.FlushTimeout(5 * time.Second); err != nil || nc.Stats().Reconnects != 0 {
 		t.Errorf("the isolated leader does not answer its client any more: %v, %d reconnects", err, nc.Stats().Reconnects)
@@ -61,8 +59,9 @@ func isPartedAndWhole(t *testing.T, programs *Programs) {
 	// Nothing passes but by the taps: without them it has no route, although the others tell one another of it.
 	c.Route(first).Set(tap.Conditions{Refuse: true})
 	c.Route(first).Reset()
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
+	for routes(t, old) != 0 { // it has not heard of the reset yet
+		<-tick.C
+	}
 	for range 40 {
 		<-tick.C
 		if n := routes(t, old); n != 0 {
