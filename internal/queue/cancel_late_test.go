@@ -69,3 +69,41 @@ func TestEndWithHopUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// What a cancel leaves that dies before it has cleaned up is no job to anybody, and the next cancel removes it.
+func TestBarsLeftBehind(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client()
+	if err := c.bar(t.Context(), jobs.NewID()); err != nil {
+		t.Fatal(err)
+	}
+	s := r.start(jobs.RoleDecode, 1, answer)
+	j, waits := testJob(jobs.Batch), testJob(jobs.Batch)
+	r.relay(j)
+	if res := r.result(j); res.Status != jobs.Succeeded {
+		t.Errorf("result = %+v, want a success", res)
+	}
+	r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 && r.waiting(StreamRelay) == 2 })
+	o, err := r.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range o.Models {
+		for _, class := range m.Classes {
+			if class.Decode != (Depth{}) {
+				t.Errorf("%d jobs wait for decode and %d are at it, want none", class.Decode.Waiting, class.Decode.InFlight)
+			}
+		}
+	}
+	if n := r.waiting(StreamDLQ); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+	r.submit(waits)
+	if ended, err := c.CancelBatch(t.Context(), waits.Batch); err != nil || len(ended) != 1 {
+		t.Errorf("CancelBatch ended %d jobs, %v; want the one that waits", len(ended), err)
+	}
+	if n := r.waiting(StreamRelay); n != 0 {
+		t.Errorf("the relay holds %d messages after the next cancel", n)
+	}
+}

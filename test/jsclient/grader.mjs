@@ -84,10 +84,14 @@ async function cancel(job) {
     if (err.code === 10071) return false; // there is a result: the job has ended
     throw err;
   }
+  for (const stage of ["decode", "fallback"]) { // a hop under way comes too late: its Nats-Msg-Id is used up
+    await js.publish(`jobs.${stage}.ended.${job.id}`, "", { msgID: `${job.id}.${stage}`, expect: { streamName: "RELAY" } });
+  }
   await jsm.streams.purge("INTAKE", { filter: `jobs.prefill.*.*.${job.id}` });
   await jsm.streams.purge("RELAY", { filter: `jobs.*.*.*.${job.id}` });
+  await jsm.streams.purge("RELAY", { filter: "jobs.*.ended.*" });
   await nc.request(`ctl.cancel.${job.id}`, "", { timeout: 5000 }).catch(() => {}); // no worker has it, or its engine is slow to stop
-  await jsm.streams.purge("RELAY", { filter: `jobs.*.*.*.${job.id}` }); // it may have been on its way there
+  await jsm.streams.purge("RELAY", { filter: `jobs.*.*.*.${job.id}` }); // a server started again meanwhile has forgotten the ids
   return true;
 }
 

@@ -13,8 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tandem/internal/app"
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 	"tandem/internal/standin"
 	"tandem/test/npm"
 )
@@ -22,6 +26,7 @@ import (
 // step is one line that the grader prints.
 type step struct {
 	Step      string
+	Job       string       // its id
 	Result    *jobs.Result // null: none came in time
 	Copy      bool         // the inbox got the result too
 	Text      string       // put together from chunks
@@ -35,7 +40,8 @@ type step struct {
 
 func TestGrader(t *testing.T) {
 	npm.Install(t)
-	steps := grade(t, startSystem(t))
+	url := startSystem(t)
+	steps := grade(t, url)
 
 	s := steps["await"]
 	if s.Result == nil || s.Result.Status != jobs.Succeeded || s.Result.Text == "" || s.Result.Method != jobs.MethodDisaggregated {
@@ -55,6 +61,36 @@ func TestGrader(t *testing.T) {
 	s = steps["timeout"]
 	if s.Result != nil || s.Message != jobs.MsgDecodeMissing || !s.Cancelled {
 		t.Errorf("timeout: %+v, want no result and %q", s, jobs.MsgDecodeMissing)
+	}
+	keptOut(t, url, steps["cancel"].Job, steps["timeout"].Job)
+}
+
+// keptOut checks that the server takes no hop of the cancelled jobs any more, and that nothing of their cancels is left.
+func keptOut(t *testing.T, natsURL string, cancelled ...string) {
+	t.Helper()
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range cancelled {
+		for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
+			ack, err := js.Publish(t.Context(), jobs.JobSubject(stage, standin.CodeModel, jobs.Batch, id), nil, jetstream.WithMsgID(id+"."+string(stage)))
+			if err != nil || !ack.Duplicate {
+				t.Errorf("a %s hop of the cancelled job %s is answered %+v, %v; want it taken for a duplicate", stage, id, ack, err)
+			}
+		}
+	}
+	relay, err := js.Stream(t.Context(), queue.StreamRelay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := relay.CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("the relay holds %d messages after the cancels", n)
 	}
 }
 
