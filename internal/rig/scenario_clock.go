@@ -139,7 +139,7 @@ func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(s
 			return err
 		}
 		err = s.until(forgotten, "the dead workers to be forgotten", s.onlyLiving)
-		s.want(err == nil, "", "%v", err)
+		s.want(err == nil, "", "an operator is told of workers that are dead, or not of all that live, for longer than %v: %v", forgotten, err)
 
 		if err := s.moveNATS(short); err != nil {
 			return err
