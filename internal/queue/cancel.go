@@ -110,7 +110,7 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 		if left(i) {
 			continue
 		}
-		if ended[i].Was != WasFinished || ended[i].Status == jobs.Cancelled { // else workers ended it, and nothing is to be kept away
+		if ended[i].Status != jobs.Succeeded {
 			if err := c.bar(ctx, l.job.ID); err != nil {
 				return nil, err
 			}
@@ -140,7 +140,7 @@ func (c *Client) end(ctx context.Context, list []*location, status jobs.Status) 
 	return ended, nil
 }
 
-// bars are the subjects of what bars hops. No consumer reads them. Who dies before they are purged leaves them to the next cancel.
+// bars are the subjects of what bars hops. No consumer reads them. Who dies before they are purged leaves them to whoever does so next.
 const bars = "jobs.*.ended.*"
 
 // bar keeps hops of a job out of the relay that are on their way now and come later, over a wire that holds them up, from a worker

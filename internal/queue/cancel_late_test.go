@@ -10,26 +10,34 @@ import (
 	"tandem/internal/rig/tap"
 )
 
-// A hop that is on its way when its job is cancelled or purged, over a wire that holds it up or breaks, is not taken when it comes at last.
+// A hop that is on its way when its job is cancelled or purged, or expires, over a wire that holds it up or breaks, is not taken when it comes at last.
 func TestEndWithHopUnderWay(t *testing.T) {
 	t.Parallel()
-	cancel := func(c *Client, j *jobs.Job) error {
+	cancel := func(_ *rig, c *Client, j *jobs.Job) error {
 		_, err := c.Cancel(t.Context(), j.ID)
 		return err
 	}
-	purge := func(c *Client, j *jobs.Job) error {
+	purge := func(_ *rig, c *Client, j *jobs.Job) error {
 		_, err := c.PurgeBatch(t.Context(), j.Batch)
 		return err
+	}
+	expire := func(r *rig, _ *Client, j *jobs.Job) error { // by the worker that is sent it next
+		if res := r.result(j); res.Status != jobs.Expired {
+			t.Errorf("result = %+v, want that it has expired", res)
+		}
+		r.eventually("empty queues", func() bool { return r.waiting(StreamIntake) == 0 && r.waiting(StreamRelay) == 0 })
+		return nil
 	}
 	for _, tt := range []struct {
 		name    string
 		verdict tap.Verdict // on the first hop, after the end
-		end     func(c *Client, j *jobs.Job) error
+		end     func(r *rig, c *Client, j *jobs.Job) error
 	}{
 		{"held up", tap.Pass, cancel},
 		{"cut", tap.Cut, cancel},
 		{"held up, and purged", tap.Pass, purge},
 		{"cut, and purged", tap.Cut, purge},
+		{"held up, and expired", tap.Pass, expire},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -54,10 +62,10 @@ func TestEndWithHopUnderWay(t *testing.T) {
 			s := r.prepare(jobs.RolePrefill, 1, passOn)
 			s.Worker.c = r.connectTo("nats://" + wire.Addr())
 			r.prefilling(s)
-			j := testJob(jobs.Batch)
+			j := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(time.Second) })
 			r.submit(j)
 			<-leaves
-			if err := tt.end(NewClient(r.connect(), j.User), j); err != nil {
+			if err := tt.end(r, NewClient(r.connect(), j.User), j); err != nil {
 				t.Error(err)
 			}
 			before := r.state(StreamRelay).LastSeq

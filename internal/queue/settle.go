@@ -140,7 +140,8 @@ func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
 }
 
 // finish acknowledges the message of a job that has ended already, here or elsewhere. Whoever takes off the message of one
-// that failed sees to its dead letter: who published the result may have died before.
+// that failed sees to its dead letter, and of one that was cancelled or has expired to its hops that may still be under way from
+// a worker that was frozen or cut off: who published the result may have died before.
 func (d *delivery) finish(ctx context.Context) error {
 	var end *jobs.Result
 	if err := d.w.c.persist(ctx, "look up result", func(ctx context.Context) (err error) {
@@ -149,8 +150,17 @@ func (d *delivery) finish(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if end != nil && end.Status == jobs.Failed {
+	switch {
+	case end == nil, end.Status == jobs.Succeeded:
+	case end.Status == jobs.Failed:
 		if err := d.bury(ctx, end); err != nil {
+			return err
+		}
+	default:
+		if err := d.w.c.bar(ctx, d.job.ID); err != nil {
+			return err
+		}
+		if err := d.w.c.purge(ctx, StreamRelay, bars); err != nil {
 			return err
 		}
 	}
