@@ -17,17 +17,18 @@ type Shape struct {
 	BatchSize int      // jobs of a batch
 	Callers   int      // submitters at a time
 
-	Kills       int // of workers, half of them at an exact step
-	Transfers   int // kills of workers as they save, send, fetch or restore a KV state
-	EngineKills int // half of them in a call, and where there are states in a save or a restore
-	NATSKills   int // half of the restarts are graceful
-	Quorums     int // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
-	PowerCuts   int // of NATS and its disk
-	CallerKills int // of submitters, which are started again with --resume
-	Freezes     int // SIGSTOP, of workers, for a time that may be longer than AckWait
-	Stuns       int // SIGSTOP, of engines, NATS and submitters in turn
-	Wires       int // delays, cuts, resets, drops, narrow links, refused connections
-	BadAnswers  int // an engine that refuses, hangs, says rubbish …
+	Kills       int      // of workers, half of them at an exact step
+	Transfers   int      // kills of workers as they save, send, fetch or restore a KV state
+	EngineKills int      // half of them in a call, and where there are states in a save or a restore
+	NATSKills   int      // half of the restarts are graceful
+	Quorums     int      // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
+	PowerCuts   int      // of NATS and its disk
+	CallerKills int      // of submitters, which are started again with --resume
+	Freezes     int      // SIGSTOP, of workers, for a time that may be longer than AckWait
+	Stuns       int      // SIGSTOP, of engines, NATS and submitters in turn
+	Wires       int      // delays, cuts, resets, drops, narrow links, refused connections
+	Spoilt      []string // the kinds of wire that they are for
+	BadAnswers  int      // an engine that refuses, hangs, says rubbish …
 
 	Cancels  int // jobs that are cancelled
 	Expiring int // jobs with a deadline that passes while they wait or run
@@ -104,7 +105,8 @@ const (
 	WorkerWire = "worker to NATS"
 	EngineWire = "worker to engine"
 	CallerWire = "submitter to NATS"
-	StateWire  = "hand-over" // of KV states, from a prefill worker to whoever fetches them
+	RouteWire  = "server to server" // all of one server of NATS
+	StateWire  = "hand-over"        // of KV states, from a prefill worker to whoever fetches them
 )
 
 // Who else can be frozen.
@@ -272,15 +274,14 @@ func (p *Plan) actions(r *rand.Rand) {
 	add(s.NATSKills, func(i int) Action { return away(Action{What: []string{NATS, Stop}[i%2]}) })
 	add(s.PowerCuts, func(int) Action { return Action{What: Power} })
 	add(s.CallerKills, func(int) Action { return Action{What: Caller} })
-	wires := []string{WorkerWire, EngineWire, CallerWire}
-	if s.Transfers > 0 {
-		wires = append(wires, StateWire)
-	}
 	add(s.Wires, func(i int) Action { // each way of each wire in turn, and of the first few all ways and all wires
 		n := len(wireHows)
-		a := Action{What: Wire, Where: wires[(i+i/n)%len(wires)], How: wireHows[i%n], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
+		a := Action{What: Wire, Where: s.Spoilt[(i+i/n)%len(s.Spoilt)], How: wireHows[i%n], For: time.Duration(200+r.IntN(3000)) * time.Millisecond}
 		if a.Where == StateWire {
 			a.Step = InSend
+		}
+		if a.Where == RouteWire { // the servers take longer than others to find out
+			a.For *= 4
 		}
 		return a
 	})

@@ -81,17 +81,11 @@ func TestPlanHasWhatItsShapeAsksFor(t *testing.T) {
 }
 
 func TestEachWireIsSpoiltInEachWay(t *testing.T) {
-	for name, test := range map[string]struct {
-		shape Shape
-		wires []string
-	}{
-		"noop":       {NoopStorm(1), []string{WorkerWire, EngineWire, CallerWire}},
-		"noop, less": {NoopStorm(0.1), []string{WorkerWire, EngineWire, CallerWire}},
-		"real":       {RealStorm(1), []string{WorkerWire, EngineWire, CallerWire, StateWire}},
-		"real, less": {RealStorm(0.1), []string{WorkerWire, EngineWire, CallerWire, StateWire}},
+	for name, shape := range map[string]Shape{
+		"noop": NoopStorm(1), "noop, less": NoopStorm(0.1), "real": RealStorm(1), "real, less": RealStorm(0.1), "cluster": ClusterStorm(1), "cluster, less": ClusterStorm(0.1),
 	} {
 		pairs, spoilt := map[string]bool{}, map[string]bool{}
-		for _, a := range NewPlan(3, test.shape).Actions {
+		for _, a := range NewPlan(3, shape).Actions {
 			if a.What == Wire {
 				pairs[a.Where+", "+a.How], spoilt[a.Where] = true, true
 				if (a.Step == InSend) != (a.Where == StateWire) {
@@ -99,10 +93,10 @@ func TestEachWireIsSpoiltInEachWay(t *testing.T) {
 				}
 			}
 		}
-		if want := min(test.shape.Wires, len(test.wires)*len(wireHows)); len(pairs) != want {
+		if want := min(shape.Wires, len(shape.Spoilt)*len(wireHows)); len(pairs) != want {
 			t.Errorf("%s: %d different faults of wires, want %d", name, len(pairs), want)
 		}
-		for _, where := range test.wires {
+		for _, where := range shape.Spoilt {
 			if !spoilt[where] {
 				t.Errorf("%s: the wire %q is never spoilt", name, where)
 			}

@@ -20,9 +20,6 @@ func partitionScenarios() []Scenario {
 	}}
 }
 
-// routeWire is the wire between two servers, as a history names it.
-const routeWire = "server to server"
-
 // cutOff is the part of a plan that is played while a server is cut off.
 type cutOff struct {
 	near, far Batch // whose callers are connected to that server, or to another one, when it happens
@@ -70,7 +67,7 @@ func partitioned(ctx context.Context, dir string, p *host.Programs, say func(str
 		return s.spoiltRoutes(ctx, "narrow", tap.Conditions{BytesPerSecond: 20_000}, b[9])
 	}
 	return play(ctx, o, plan, script, func(s *scene) {
-		s.want(s.faults(Wire+": "+routeWire) == 4, "", "want 4 faults of routes, got %d", s.faults(Wire+": "+routeWire))
+		s.want(s.faults(Wire+": "+RouteWire) == 4, "", "want 4 faults of routes, got %d", s.faults(Wire+": "+RouteWire))
 		for _, b := range plan.Batches {
 			for _, j := range b.Jobs {
 				e := s.end(j.Marker)
@@ -162,7 +159,7 @@ func (s *scene) spoiltRoutes(ctx context.Context, how string, c tap.Conditions, 
 
 // spoilRoutes makes routes bad until heal is called. Nodes are named whose they are.
 func (s *scene) spoilRoutes(how string, r host.Routes, nodes []*host.NATS, c tap.Conditions) (heal func()) {
-	name, note := nodeNames(nodes), Wire+": "+routeWire+": "+how
+	name, note := nodeNames(nodes), Wire+": "+RouteWire+": "+how
 	s.Log.Add(history.Event{Kind: history.Fault, Process: name, Note: note})
 	r.Set(c)
 	return func() {

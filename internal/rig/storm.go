@@ -272,6 +272,9 @@ func (s *System) wireOf(a Action, m *machine) (wireTap, string) {
 	switch a.Where {
 	case EngineWire:
 		return m.tap, m.Name()
+	case RouteWire:
+		i := a.Target % len(s.nodes)
+		return s.cluster.Route(i), s.nodes[i].Name()
 	case StateWire:
 		return m.states, m.worker.name
 	case CallerWire:
