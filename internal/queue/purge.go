@@ -14,8 +14,8 @@ type Purged struct {
 }
 
 // PurgeBatch removes all that the server holds of a batch: jobs that wait or run are cancelled, then
-// results and dead letters are removed. Purging again finds nothing. The batch's manifest is the
-// caller's to remove; the jobs in it cannot be submitted again under their ids.
+// results and dead letters are removed. Purging again finds nothing, but what a worker publishes
+// late that was frozen or cut off meanwhile. The batch's manifest is the caller's to remove; the jobs in it cannot be submitted again under their ids.
 func (c *Client) PurgeBatch(ctx context.Context, batch string) (Purged, error) {
 	var p Purged
 	ended, err := c.CancelBatch(ctx, batch)
