@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -166,16 +164,6 @@ func (s storm) run(ctx context.Context, dir string, p *host.Programs, stdout, st
 	}
 	if len(short) > 0 {
 		return errShort
-	}
-	return nil
-}
-
-// named fails unless each name is one of those there are.
-func named(what string, names, there []string) error {
-	for _, name := range names {
-		if !slices.Contains(there, name) {
-			return fmt.Errorf("no %s is named %q; there are %s", what, name, strings.Join(there, "; "))
-		}
 	}
 	return nil
 }

@@ -17,36 +17,22 @@ import (
 // mutants runs broken builds, and says for each whether the judge saw what was taken out of it. The whole programs go through the same faults first, and
 // must be found whole.
 func mutants(ctx context.Context, o options, whole *host.Programs, stdout, stderr io.Writer) error {
-	const atOnce = 3 // they mostly wait for what a struck worker held to be delivered again
-	turns := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	var known []string
-	for _, m := range rig.Mutants() {
-		known = append(known, m.Name)
-	}
-	if err := named("mutant", o.only, known); err != nil {
+	list, err := pick("mutant", rig.Mutants(), func(m rig.Mutant) string { return m.Name }, o.only)
+	if err != nil {
 		return err
 	}
-	for _, m := range rig.Mutants() {
-		if len(o.only) > 0 && !slices.Contains(o.only, m.Name) {
-			continue
+	var mu sync.Mutex
+	var errs []error
+	inTurns(list, func(_ int, m rig.Mutant) {
+		caught, err := o.mutant(ctx, m, whole, stderr)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("mutant %q: %w", m.Name, err))
+			return
 		}
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			caught, err := o.mutant(ctx, m, whole, stderr)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("mutant %q: %w", m.Name, err))
-				return
-			}
-			fmt.Fprintf(stdout, "%-34s caught: %s\n", m.Name, caught)
-		})
-	}
-	wg.Wait()
+		fmt.Fprintf(stdout, "%-34s caught: %s\n", m.Name, caught)
+	})
 	return errors.Join(errs...)
 }
 

@@ -55,17 +55,11 @@ func allParts() []part {
 
 // parts are those of the given names, or the usual ones.
 func (o options) parts(names []string) ([]part, error) {
-	all := allParts()
-	var known []string
-	for _, p := range all {
-		known = append(known, p.name)
+	list, err := pick("part", allParts(), func(p part) string { return p.name }, names)
+	if len(names) == 0 {
+		list = slices.DeleteFunc(list, func(p part) bool { return !p.usual })
 	}
-	if err := named("part", names, known); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(p part) bool {
-		return len(names) > 0 && !slices.Contains(names, p.name) || len(names) == 0 && !p.usual
-	}), nil
+	return list, err
 }
 
 func usage(w io.Writer, set *flag.FlagSet) {

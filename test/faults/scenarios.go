@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,37 +16,23 @@ import (
 // scenarios plays each of them and prints a line for each: its name, how many jobs it had, and whether all went as it should. One that this machine cannot play
 // is no failure, and said.
 func scenarios(ctx context.Context, o options, programs *host.Programs, stdout, stderr io.Writer) error {
-	const atOnce = 3 // they mostly wait
-	turns := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	var known []string
-	for _, sc := range rig.Scenarios() {
-		known = append(known, sc.Name)
-	}
-	if err := named("scenario", o.scenarios, known); err != nil {
+	list, err := pick("scenario", rig.Scenarios(), func(sc rig.Scenario) string { return sc.Name }, o.scenarios)
+	if err != nil {
 		return err
 	}
-	for _, sc := range rig.Scenarios() {
-		if len(o.scenarios) > 0 && !slices.Contains(o.scenarios, sc.Name) {
-			continue
+	var mu sync.Mutex
+	var errs []error
+	inTurns(list, func(_ int, sc rig.Scenario) {
+		began := time.Now()
+		line, err := scenario(ctx, sc, o.path("scenario-"+folder(sc.Name)), programs)
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(stdout, "%-32s %6s  %s\n", sc.Name, time.Since(began).Round(time.Second), line)
+		if err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", sc.Name, err)
+			errs = append(errs, fmt.Errorf("scenario %q: %w", sc.Name, errBroken))
 		}
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			began := time.Now()
-			line, err := scenario(ctx, sc, o.path("scenario-"+folder(sc.Name)), programs)
-			mu.Lock()
-			defer mu.Unlock()
-			fmt.Fprintf(stdout, "%-32s %6s  %s\n", sc.Name, time.Since(began).Round(time.Second), line)
-			if err != nil {
-				fmt.Fprintf(stderr, "%s: %v\n", sc.Name, err)
-				errs = append(errs, fmt.Errorf("scenario %q: %w", sc.Name, errBroken))
-			}
-		})
-	}
-	wg.Wait()
+	})
 	return errors.Join(errs...)
 }
 
