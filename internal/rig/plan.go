@@ -18,7 +18,7 @@ type Shape struct {
 	Callers   int      // submitters at a time
 
 	Kills       int      // of workers, half of them at an exact step
-	Transfers   int      // kills of workers as they save, send, fetch or restore a KV state
+	Transfers   int      // kills of workers as they save, send, fetch or restore a KV state; and a third as many freezes
 	EngineKills int      // half of them in a call, and where there are states in a save or a restore
 	NATSKills   int      // half of the restarts are graceful
 	Quorums     int      // of a cluster: as many servers at a time that the others cannot go on, half of the times gracefully
@@ -287,6 +287,9 @@ func (p *Plan) actions(r *rand.Rand) {
 	})
 	add(s.BadAnswers, func(i int) Action { return Action{What: Answer, How: answerHows[i%len(answerHows)]} })
 	add(s.Transfers, func(i int) Action { return Action{What: Kill, Step: stateSteps[i%len(stateSteps)]} })
+	add(s.Transfers/3, func(i int) Action {
+		return Action{What: Freeze, Step: stateSteps[i%len(stateSteps)], For: time.Duration(200+r.IntN(10_000)) * time.Millisecond}
+	})
 	add(s.Quorums, func(i int) Action { return away(Action{What: Quorum, How: []string{"killed", "stopped"}[i%2]}) })
 	slices.SortStableFunc(p.Actions, func(a, b Action) int { return cmp.Compare(a.After, b.After) })
 }
