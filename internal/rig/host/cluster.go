@@ -20,6 +20,10 @@ type Cluster struct {
 // StartCluster starts n servers, named nats-1 and so on, each in a folder of its name below dir, and returns when they
 // have agreed on a leader, which answers clients of each. Their disks flush always.
 func StartCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster, error) {
+	return onFreePorts(func() (*Cluster, error) { return startCluster(ctx, p, dir, n) })
+}
+
+func startCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster, error) {
 	ports, err := freePorts(2 * n)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
@@ -45,7 +49,7 @@ func StartCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster
 	return c, nil
 }
 
-// ready waits until all nodes follow one leader, and until it answers whatever node is asked.
+// ready waits until all nodes follow one leader, and until it answers whatever node is asked. It is an error if one of them has ended.
 func (c *Cluster) ready(ctx context.Context) error {
 	if _, err := c.agree(ctx, "", len(c.nodes)); err != nil {
 		return err
@@ -99,6 +103,11 @@ func (c *Cluster) agree(ctx context.Context, stream string, atLeast int) (int, e
 		if i := c.chosen(said, atLeast); i >= 0 {
 			return i, nil
 		}
+		if atLeast == len(c.nodes) {
+			if err := c.complete(); err != nil {
+				return -1, err
+			}
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -109,6 +118,16 @@ func (c *Cluster) agree(ctx context.Context, stream string, atLeast int) (int, e
 			return -1, fmt.Errorf("wait for a leader of %s: %w; the last that the nodes said: %s", what, context.Cause(ctx), c.report(said))
 		}
 	}
+}
+
+// complete fails if a node has ended. One that cannot listen for the others does so after it was ready.
+func (c *Cluster) complete() error {
+	for _, n := range c.nodes {
+		if p := n.Process(); p.ended() {
+			return n.portTaken(p, fmt.Errorf("node %s has ended with exit status %d; its last words: %s", n.Name(), p.Code(), p.lastWords()))
+		}
+	}
+	return nil
 }
 
 // survey asks all nodes at once; who does not answer, or does not know the stream, believes nothing.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -62,6 +63,10 @@ func StartNATS(ctx context.Context, p *Programs, o NATSOptions) (*NATS, error) {
 	o.Dir = dir
 	o.Host = cmp.Or(o.Host, "127.0.0.1")
 	o.Log = cmp.Or(o.Log, filepath.Join(o.Dir, "nats.log"))
+	return onFreePorts(func() (*NATS, error) { return startNATS(ctx, p, o) })
+}
+
+func startNATS(ctx context.Context, p *Programs, o NATSOptions) (*NATS, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, fmt.Errorf("start NATS server %s: %w", o.Name, err)
@@ -117,13 +122,21 @@ func (n *NATS) Start(ctx context.Context) error {
 	}
 	if err := n.ready(ctx, p); err != nil {
 		p.Kill()
-		if strings.Contains(p.Output(), "address already in use") {
-			err = fmt.Errorf("another process has taken a port of it (%d, %d for monitoring, or %d of the cluster), give others: %w", n.o.Port, n.monitor, n.o.Cluster, err)
-		}
-		return fmt.Errorf("start NATS server %s: %w", n.o.Name, err)
+		return fmt.Errorf("start NATS server %s: %w", n.o.Name, n.portTaken(p, err))
 	}
 	n.process = p
 	return nil
+}
+
+// errPortTaken is that of a server that has lost a port between its choice and its start.
+var errPortTaken = errors.New("another process has taken a port of it")
+
+// portTaken says so of an error, if it was the cause.
+func (n *NATS) portTaken(p *Process, err error) error {
+	if !strings.Contains(p.Output(), "address already in use") {
+		return err
+	}
+	return fmt.Errorf("%w (%d, %d for monitoring, or %d of the cluster), give others: %w", errPortTaken, n.o.Port, n.monitor, n.o.Cluster, err)
 }
 
 // ready waits until the server takes connections and, if it stands alone, JetStream answers.

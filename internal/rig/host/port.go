@@ -26,6 +26,16 @@ func FreePort() (int, error) {
 	return ports[0], nil
 }
 
+// onFreePorts starts what takes free ports, again on others if somebody was faster.
+func onFreePorts[T any](start func() (T, error)) (started T, err error) {
+	for range 3 {
+		if started, err = start(); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	return started, err
+}
+
 // freePorts are n different ones.
 func freePorts(n int) ([]int, error) {
 	var ports []int

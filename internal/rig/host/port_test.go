@@ -1,6 +1,8 @@
 package host
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -30,5 +32,27 @@ func TestFreePortsAreDifferentAndCanBeTaken(t *testing.T) {
 			continue
 		}
 		l.Close()
+	}
+}
+
+func TestOtherPortsIfOneWasTaken(t *testing.T) {
+	taken, other := fmt.Errorf("start: %w", errPortTaken), errors.New("other")
+	for name, test := range map[string]struct {
+		errs []error // of one start after the other
+		want error
+	}{
+		"never":  {[]error{nil}, nil},
+		"once":   {[]error{taken, nil}, nil},
+		"always": {[]error{taken, taken, taken}, taken},
+		"other":  {[]error{other}, other},
+	} {
+		starts := 0
+		got, err := onFreePorts(func() (int, error) {
+			starts++
+			return starts, test.errs[starts-1]
+		})
+		if err != test.want || got != len(test.errs) {
+			t.Errorf("%s: start %d, %v; want start %d, %v", name, got, err, len(test.errs), test.want)
+		}
 	}
 }

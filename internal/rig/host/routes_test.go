@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,11 @@ func isPartedAndWhole(t *testing.T, programs *Programs) {
 	c.Route(first).Set(tap.Conditions{})
 	if err := c.ready(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+
+	others[0].Kill()
+	if err := c.ready(t.Context()); err == nil || !strings.Contains(err.Error(), others[0].Name()+" has ended") {
+		t.Errorf("without %s the cluster is ready: %v", others[0].Name(), err)
 	}
 }
 
