@@ -32,7 +32,7 @@ const (
 	readerIdle      = 30 * time.Second // after which the server forgets a consumer that nobody reads
 	readerMessages  = 100              // on their way at once,
 	readerBytes     = 16 << 20         // and the bytes of these
-	readerLimit     = 5 * time.Second  // for one call
+	readerLimit     = time.Second      // for making or deleting a consumer
 )
 
 // next returns the next message, or nil if none came within wait. It fails when ctx ends, with its
@@ -113,10 +113,16 @@ func (r *reader) complete(ctx context.Context) error {
 	return nil
 }
 
-// open makes a consumer that begins after the last message read. It lives in the server's memory and
-// acknowledges nothing.
+// open makes a consumer that begins after the last message read. It lives in the server's memory and acknowledges nothing. A request
+// that was sent gets its answer or runs into its limit, even when ctx ends meanwhile: nobody would delete a consumer whose making was given up.
 func (r *reader) open(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, readerLimit)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !r.c.nc.IsConnected() {
+		return errors.New("there is no connection, and what is sent now would come later")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readerLimit)
 	defer cancel()
 	r.delivered, r.reconnects = 0, r.c.nc.Stats().Reconnects
 	r.consumer, err = r.c.js.CreateConsumer(ctx, r.stream, jetstream.ConsumerConfig{
@@ -140,7 +146,7 @@ func (r *reader) close() {
 	r.messages.Stop()
 	r.messages = nil
 	if r.c.nc.IsConnected() && r.c.nc.Stats().Reconnects == r.reconnects {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), readerLimit)
 		defer cancel()
 		_ = r.c.js.DeleteConsumer(ctx, r.stream, r.consumer.CachedInfo().Name) // else the server forgets it soon
 	}

@@ -1,7 +1,10 @@
 package queue
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -37,6 +40,27 @@ func TestReaderMissesTheLastMessage(t *testing.T) {
 			t.Errorf("message %d is %s, want %s", i, msg.Subject(), want)
 		}
 	}
+}
+
+// A caller that gives up while a consumer is being made leaves none behind.
+func TestReaderGivesUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.finish(input(1)...)
+	read := func(wait time.Duration) (come bool) {
+		results := &reader{c: r.Conn, stream: StreamResults, filter: jobs.SubjectResults}
+		defer results.close()
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		msg, err := results.next(ctx, enough)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return msg != nil
+	}
+	for wait := 100 * time.Microsecond; !read(wait); wait += wait / 10 {
+	}
+	r.forgotten(StreamResults)
 }
 
 // The server of a reader's consumer is started again and has forgotten what it delivered, and that somebody waits. The reader is
