@@ -16,8 +16,9 @@ DEPLOY_NEEDS := openssl $(if $(filter Linux,$(shell uname -s)),systemd-analyze)
 # What the tests of lost power and of separate hosts use. They also need root, and say so where they have none.
 HOST_NEEDS := $(if $(filter Linux,$(shell uname -s)),ip tc ss mkfs.ext4 losetup fsfreeze)
 
-# Two packages at a time, on any machine: real engines and time limits share the cores with the race detector.
-GOTEST := go test -p 2
+# Two packages at a time, on any machine: real engines and time limits share the cores with the race detector. Within a package more tests
+# at once than there may be cores: those that are marked parallel mostly wait.
+GOTEST := go test -p 2 -parallel 4
 
 .PHONY: help
 help: ## list the targets

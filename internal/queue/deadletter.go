@@ -203,12 +203,12 @@ func (c *Conn) DropDeadLetter(ctx context.Context, jobID string) error {
 }
 
 // purge removes what a stream holds under a filter.
-func (c *Conn) purge(ctx context.Context, stream, filter string) error {
+func (c *Conn) purge(ctx context.Context, stream, filter string, more ...jetstream.StreamPurgeOpt) error {
 	s, err := c.stream(ctx, stream)
 	if err != nil {
 		return err
 	}
-	if err := s.Purge(ctx, jetstream.WithPurgeSubject(filter)); err != nil {
+	if err := s.Purge(ctx, append(more, jetstream.WithPurgeSubject(filter))...); err != nil {
 		return c.failed(ctx, err, "purge %s from stream %s", filter, stream)
 	}
 	return nil

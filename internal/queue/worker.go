@@ -176,6 +176,7 @@ func (w *Worker) Run(parent context.Context) error {
 		}
 	})
 	helpers.Go(func() { w.beat(helping) })
+	helpers.Go(func() { w.sweep(helping) })
 
 	// Publishing and acknowledging go on when the tasks are cancelled.
 	publishing, giveUp := context.WithCancel(helping)
@@ -203,11 +204,7 @@ func (w *Worker) Run(parent context.Context) error {
 
 // prepare opens what the worker needs and makes it known.
 func (w *Worker) prepare(ctx context.Context) (err error) {
-	roles := []jobs.Stage{w.cfg.Role}
-	if w.cfg.Role == jobs.RoleDecode { // which may have to take the intake over before there ever was a prefill worker
-		roles = append(roles, jobs.RolePrefill)
-	}
-	for _, role := range roles {
+	for _, role := range w.roles() {
 		if err := w.c.EnsureConsumers(ctx, role, w.cfg.Model); err != nil {
 			return err
 		}
@@ -226,6 +223,14 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 		}
 	}
 	return w.announce(ctx)
+}
+
+// roles are those whose consumers the worker may take jobs of.
+func (w *Worker) roles() []jobs.Stage {
+	if w.cfg.Role == jobs.RoleDecode { // which may have to take the intake over before there ever was a prefill worker
+		return []jobs.Stage{jobs.RoleDecode, jobs.RolePrefill}
+	}
+	return []jobs.Stage{w.cfg.Role}
 }
 
 // connectionLost waits for the end of the connection for good, or of ctx, which is no error.

@@ -20,17 +20,26 @@ const settleLimit = 90 * time.Second
 // settle waits until nothing is at work any more, asks the engines what the texts should have been, and then writes down what every stream
 // holds, so that it also finds what came late.
 func (s *System) settle(ctx context.Context, p *Plan) error {
+	var why string
 	err := s.until(settleLimit, "empty streams", func(ctx context.Context) (bool, error) {
 		for _, name := range []string{"INTAKE", "RELAY"} {
 			info, err := s.info(ctx, name, jetstream.WithSubjectFilter(barSubjects))
-			if err != nil || info.State.Msgs > uint64(len(info.State.Subjects)) {
+			if err != nil {
+				why = err.Error()
+				return false, nil
+			}
+			if n := int(info.State.Msgs) - len(info.State.Subjects); n > 0 {
+				why = fmt.Sprintf("the server says that %s holds %d messages", name, n)
 				return false, nil
 			}
 		}
 		return true, nil
 	})
 	if ctx.Err() != nil {
-		return err // else what is left is found, and judged
+		return err
+	}
+	if err != nil { // what is left is found, and judged
+		s.Say("waited %v for empty streams: %s", settleLimit, why)
 	}
 	if err := s.replicated(); err != nil {
 		return err

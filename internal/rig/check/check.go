@@ -49,6 +49,7 @@ type Counts struct {
 	Refused                               int            // jobs that were refused at least once, and perhaps accepted later
 	Succeeded, Failed, Cancelled, Expired int            // jobs, by the terminal record in the stream
 	Left                                  int            // jobs that are still in a stream
+	Kept                                  int            // jobs that have ended and are in INTAKE or RELAY all the same
 	Compared                              int            // texts held against the engine's own
 	HandedOver                            int            // jobs that were decoded from a KV state, as their results say
 	Delivered, Calls                      int            // deliveries to workers, and engine calls

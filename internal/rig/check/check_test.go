@@ -212,7 +212,7 @@ func TestCounts(t *testing.T) {
 		return of(id, submitted(rename(warm)), accepted(), told(rename(status)), found("RESULTS", 1, rename(status)))
 	}
 	events := slices.Concat(
-		whole()[:13], // one job, greedy
+		whole()[:13], of("a", found("RELAY", 1, hop)), // one job, greedy, which left a message behind
 		end("b", record(success, `"status"`, `"usage":{"handed_over":9},"status"`)), end("c", failure), end("d", stopped), end("e", late), end("f", crash),
 		of("g", submitted(record(job, `"id":"a"`, `"id":"g"`)), noted("full", ev(history.Refused, "caller-1")), accepted(), found("INTAKE", 1, record(job, `"id":"a"`, `"id":"g"`))),
 		of("h", noted("no such model", ev(history.Refused, "caller-1"))),
@@ -223,7 +223,7 @@ func TestCounts(t *testing.T) {
 		},
 	)
 	want := check.Counts{
-		Submitted: 7, Accepted: 7, Refused: 2, Succeeded: 2, Failed: 2, Cancelled: 1, Expired: 1, Left: 1, Compared: 1, HandedOver: 1, Delivered: 2, Calls: 2,
+		Submitted: 7, Accepted: 7, Refused: 2, Succeeded: 2, Failed: 2, Cancelled: 1, Expired: 1, Left: 1, Kept: 1, Compared: 1, HandedOver: 1, Delivered: 2, Calls: 2,
 		Faults: map[string]int{"kill": 2, "nats kill": 1, "": 1},
 		Ways:   map[string]int{"kill": 1, "kill: between publish and ack": 1, "nats kill: anywhere": 1, "": 1},
 	}

@@ -155,6 +155,7 @@ func (d *dossier) count(c *Counts) {
 		c.Left += min(1, len(d.waiting))
 		return
 	}
+	c.Kept += min(1, len(d.waiting))
 	switch end.record.Status {
 	case succeeded:
 		c.Succeeded++

@@ -40,6 +40,7 @@ func (v Verdict) String() string {
 	row("cancelled", c.Cancelled)
 	row("expired", c.Expired)
 	row("left", c.Left)
+	row("ended, and still queued", c.Kept)
 	row("texts compared", c.Compared)
 	row("handed over", c.HandedOver)
 	row("deliveries", c.Delivered)

@@ -25,6 +25,7 @@ failed                                  0
 cancelled                               0
 expired                                 0
 left                                    0
+ended, and still queued                 0
 texts compared                          1
 handed over                             0
 deliveries                              1
