@@ -10,6 +10,7 @@ import (
 
 // TestClusterStorm is the storm on three NATS servers in small: a leader and a node are lost, and come back.
 func TestClusterStorm(t *testing.T) {
+	t.Parallel()
 	var verdict bytes.Buffer
 	err := storm{"three nodes of NATS", rig.NewPlan(11, rig.ClusterStorm(0.05)), rig.ClusterSystem}.run(t.Context(), t.TempDir(), programs, &verdict, t.Output())
 	t.Log(verdict.String())
