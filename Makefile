@@ -35,7 +35,7 @@ nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/
 .PHONY: test
 test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
 	@tools/needs.sh cc chromium $(DEPLOY_NEEDS) $(HOST_NEEDS)
-	$(GOTEST) -race -vet=off -ldflags=-w -timeout 15m ./... # lint vets all of it; nobody debugs these programs
+	$(GOTEST) -race -timeout 15m ./...
 
 .PHONY: test-short
 test-short: ## only the packages that need no engine: seconds, for the edit loop

@@ -12,7 +12,7 @@ func TestClassIsGradedOnceThroughKills(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+string(filepath.Separator), "tandem/cmd/...").CombinedOutput(); err != nil {
 		t.Fatalf("build the programs: %v\n%s", err, out)
 	}
-	f, err := Run(t.Context(), options{students: 4, medianKB: 40, largestKB: 120, bin: bin, dir: t.TempDir(), work: t.Output()})
+	f, err := Run(t.Context(), options{students: 6, medianKB: 40, largestKB: 120, bin: bin, dir: t.TempDir(), work: t.Output()})
 	if f != nil {
 		f.print(t.Output())
 	}
