@@ -133,16 +133,17 @@ func (s *server) flags(engine, url string) []string {
 	}
 }
 
-// Unload returns when the models are gone: Ollama answers before that.
+// Unload returns when the models have been gone: Ollama answers before that. It is told again as long as there are some, for a worker may have had one
+// loaded anew in between.
 func (e *ollama) Unload(ctx context.Context) error {
-	for _, model := range e.options.Models {
-		if _, err := e.call(ctx, "/api/generate", map[string]any{"model": model, "keep_alive": 0}); err != nil {
-			return fmt.Errorf("unload models of engine %s: %w", e.Name(), err)
-		}
-	}
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		for _, model := range e.options.Models {
+			if _, err := e.call(ctx, "/api/generate", map[string]any{"model": model, "keep_alive": 0}); err != nil {
+				return fmt.Errorf("unload models of engine %s: %w", e.Name(), err)
+			}
+		}
 		var loaded struct{ Models []struct{} }
 		if err := e.fetch(ctx, "/api/ps", nil, &loaded); err != nil {
 			return fmt.Errorf("unload models of engine %s: %w", e.Name(), err)
