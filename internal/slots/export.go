@@ -33,7 +33,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 		return nil, err
 	}
 	defer started()
-	f, err := sl.save(ctx, n)
+	f, err := sl.save(ctx, n, saveLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	return f, nil
 }
 
-// save writes the slot's state, of n tokens, to a file that only we can read.
-func (sl *Slot) save(ctx context.Context, n int) (f *engine.StateFile, err error) {
+// save writes the slot's state, of n tokens, to a file that only we can read, within the limit.
+func (sl *Slot) save(ctx context.Context, n int, limit time.Duration) (f *engine.StateFile, err error) {
 	name := sl.server.config.Prefix + strings.ToLower(rand.Text()) + suffix
 	path := filepath.Join(sl.server.config.Dir, name)
 	defer func() {
@@ -70,7 +70,7 @@ func (sl *Slot) save(ctx context.Context, n int) (f *engine.StateFile, err error
 	}()
 	// The server writes the file to its end, or begins it later, even if nobody waits for it any more; then
 	// it would be left behind.
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveLimit)
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	begin := time.Now()
 	done, err := sl.act(detached, "save", name)

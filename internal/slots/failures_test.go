@@ -3,9 +3,11 @@ package slots
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"tandem/internal/engine"
@@ -341,6 +343,36 @@ func TestMoverOfABusyServer(t *testing.T) {
 		t.Errorf("when the slot is free: %v", err)
 	}
 }
+
+// A worker takes no job before it knows the server's states, and a sample that is never saved must not keep it from that.
+func TestMoverOfAServerThatHangs(t *testing.T) {
+	m := start(t, setup{})
+	var hung atomic.Bool
+	c := m.config
+	c.Client = NewClient(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("action") == "save" && hung.CompareAndSwap(false, true) {
+			<-r.Context().Done()
+		}
+		return http.DefaultTransport.RoundTrip(r)
+	})})
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	s, err := Connect(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), saveLimit/2)
+	defer cancel()
+	if _, err := s.Mover(ctx); failure(err) != jobs.FailNoState || !strings.Contains(err.Error(), "too busy to write a sample state") || ctx.Err() != nil {
+		t.Errorf("error %v, and the caller's patience: %v", err, ctx.Err())
+	}
+	if _, err := s.Mover(ctx); err != nil || !hung.Load() {
+		t.Errorf("when the server saves: %v", err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A file that is being written when its job is cancelled must not be left behind.
 func TestCancelledExport(t *testing.T) {

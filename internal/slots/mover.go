@@ -136,7 +136,7 @@ func (s *Server) writeSample(ctx context.Context) (Layout, error) {
 	if _, err := sl.compute(ctx, tokens, func() {}); err != nil {
 		return Layout{}, err
 	}
-	f, err := sl.save(ctx, len(tokens))
+	f, err := sl.save(ctx, len(tokens), sampleLimit) // it is small, and the worker waits for it
 	if err != nil {
 		return Layout{}, err
 	}
