@@ -16,9 +16,18 @@ DEPLOY_NEEDS := openssl $(if $(filter Linux,$(shell uname -s)),systemd-analyze)
 # What the tests of lost power and of separate hosts use. They also need root, and say so where they have none.
 HOST_NEEDS := $(if $(filter Linux,$(shell uname -s)),ip tc ss mkfs.ext4 losetup fsfreeze)
 
+TEST_NEEDS := cc chromium $(DEPLOY_NEEDS) $(HOST_NEEDS)
+LINT_NEEDS := cc shellcheck $(DEPLOY_NEEDS)
+
 # Two packages at a time, on any machine: real engines and time limits share the cores with the race detector. Within a package more tests
 # at once than there may be cores: those that are marked parallel mostly wait.
 GOTEST := go test -p 2 -parallel 4
+
+# Every test, under the race detector. What is asked for together with lint is vetted there.
+TEST := $(GOTEST) -race -timeout 15m $(if $(filter lint,$(MAKECMDGOALS)),-vet=off)
+
+# What lint's commands begin with: .ci/run has them take what the tests leave of the processors.
+SPARE :=
 
 .PHONY: help
 help: ## list the targets
@@ -34,8 +43,8 @@ nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/
 
 .PHONY: test
 test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
-	@tools/needs.sh cc chromium $(DEPLOY_NEEDS) $(HOST_NEEDS)
-	$(GOTEST) -race -timeout 15m ./...
+	@tools/needs.sh $(TEST_NEEDS)
+	$(TEST) ./...
 
 .PHONY: test-short
 test-short: ## only the packages that need no engine: seconds, for the edit loop
@@ -47,16 +56,16 @@ test-engines: engines ## the whole matrix of hand-overs: every shape of model, p
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
-	@tools/needs.sh $(DEPLOY_NEEDS) shellcheck
+	@tools/needs.sh $(LINT_NEEDS)
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change (make fmt):"; echo "$$files"; exit 1; }
-	go vet ./...
-	$(STATICCHECK) ./...
-	go fix -diff ./...
+	$(SPARE) go vet ./...
+	$(SPARE) $(STATICCHECK) ./...
+	$(SPARE) go fix -diff ./...
 	go mod tidy -diff
 	go -C tools mod tidy -diff
 	bash -n $(SCRIPTS)
 	shellcheck $(SCRIPTS)
-	$(GOTEST) ./deploy ./internal/arch
+	$(SPARE) $(TEST) ./deploy ./internal/arch
 
 .PHONY: fmt
 fmt: ## gofmt and go fix, in place
@@ -103,3 +112,8 @@ engines:
 .PHONY: jsclient
 jsclient:
 	@tools/needs.sh node npm
+
+# All at once, before several targets are made at the same time.
+.PHONY: needs
+needs:
+	@tools/needs.sh $(LINT_NEEDS) $(TEST_NEEDS) c++ node npm

@@ -87,7 +87,7 @@ func buildShim(ctx context.Context, root string) (string, error) {
 	}
 	defer os.RemoveAll(work)
 	temporary := filepath.Join(work, shim.Name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", temporary, "./"+shimSources[0])
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", temporary, "./"+shimSources[0])
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", shim.Name, err, lastLines(out))

@@ -75,7 +75,7 @@ func build(ctx context.Context, dir string, patterns []string, o BuildOptions) (
 	// Unlike go build, go install leaves a program alone that is there and would not change. VCS stamps would change all
 	// of them with each commit.
 	at.gobin = dir
-	args := []string{"install", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
+	args := []string{"install", "-buildvcs=false", "-ldflags", "-s -w"}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
