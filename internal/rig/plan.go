@@ -229,7 +229,8 @@ func between(r *rand.Rand, bounds [2]int) int {
 
 func (p *Plan) actions(r *rand.Rand) {
 	s := p.Shape
-	last := p.Jobs() * 9 / 10 // so that every fault strikes while there is work
+	n := p.Jobs()
+	last := min(n*9/10, max(n/2, n-10)) // so that every fault strikes while there is work
 	add := func(n int, make func(i int) Action) {
 		for i := range n {
 			a := make(i)

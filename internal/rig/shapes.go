@@ -18,11 +18,12 @@ func NoopStorm(share float64) Shape {
 	}
 }
 
-// RealStorm is the storm on real engines with tiny models, KV states handed over: a share of 1 has 300 jobs.
+// RealStorm is the storm on real engines with tiny models, KV states handed over: a share of 1 has 310 jobs. Fewer than 60 would all be done by the decode
+// side before the engine of a prefill worker that was killed is back.
 func RealStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
-		Jobs: n(310, 16), Models: []string{"qwen3-coder:30b", "llama3:8b"}, BatchSize: n(40, 8), Callers: 3,
+		Jobs: n(310, 60), Models: []string{"qwen3-coder:30b", "llama3:8b"}, BatchSize: n(40, 8), Callers: 3,
 		Kills: n(32, 3), Transfers: n(12, 4), EngineKills: n(12, 2), NATSKills: n(2, 1), CallerKills: n(3, 1), Freezes: n(4, 1), Stuns: n(6, 3), Wires: n(24, 4), Spoilt: []string{WorkerWire, EngineWire, CallerWire, StateWire}, BadAnswers: n(9, 1),
 		Cancels: n(6, 1), Expiring: 0, Singles: n(6, 1),
 		PromptWords: [2]int{30, 250}, Tokens: [2]int{4, 24},

@@ -73,7 +73,7 @@ func build(ctx context.Context, dir string, patterns []string, o BuildOptions) (
 	}
 
 	// Unlike go build, go install leaves a program alone that is there and would not change. VCS stamps would change all
-	// of them with each commit.
+	// of them with each commit, and with -trimpath nothing that was compiled for vet or other programs would serve these.
 	at.gobin = dir
 	args := []string{"install", "-buildvcs=false", "-ldflags", "-s -w"}
 	if overlay != "" {
