@@ -18,6 +18,7 @@ func (r *rig) bringBack(dir, stream string, do func()) {
 	stopped := func(f func() error) {
 		r.t.Helper()
 		r.server.Stop()
+		r.eventually("a lost connection", func() bool { return !r.nc.IsConnected() }) // or what is asked next may go into the old one
 		if err := f(); err != nil {
 			r.t.Fatal(err)
 		}
