@@ -18,8 +18,8 @@ func NoopStorm(share float64) Shape {
 	}
 }
 
-// RealStorm is the storm on real engines with tiny models, KV states handed over: a share of 1 has 310 jobs. Fewer than 60 would all be done by the decode
-// side before the engine of a prefill worker that was killed is back.
+// RealStorm is the storm on real engines with tiny models, KV states handed over: a share of 1 has 310 jobs. Fewer than 60 are at times all done by the decode
+// side before the prefill workers see their engines again.
 func RealStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
