@@ -65,7 +65,7 @@ func (d *disk) free() (int64, error) {
 	if err := syscall.Statfs(d.Path(), &s); err != nil {
 		return 0, fmt.Errorf("look at disk: %w", err)
 	}
-	return int64(s.Bavail) * s.Bsize, nil
+	return int64(s.Bavail) * int64(s.Bsize), nil // whose types differ from system to system
 }
 
 // fill leaves room for so many bytes. The rest is taken, and nothing is written.
