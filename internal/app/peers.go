@@ -23,25 +23,47 @@ func ratesFile(role jobs.Stage, f WorkerFlags) string {
 // modelDigest is that of the model that the engine has now; empty as long as it is not known.
 func (w *Worker) modelDigest() string { return w.monitor.Health().Description.ModelDigest }
 
-// peers lists the decode workers that this prefill worker may hand jobs to.
+// peers lists the other live workers of the model.
 func (w *Worker) peers() []engine.Peer {
-	var ours *jobs.Fingerprint
+	var writes *jobs.Fingerprint // of the states that prefill hands over
 	if m := w.monitor.Health().Description.Mover; m != nil {
-		ours = &m.Fingerprint
+		writes = &m.Fingerprint
+	}
+	machine := w.flags.Machine
+	present := w.queue.Peers()
+	if w.role == jobs.RoleDecode {
+		writes = nil
+		if i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill }); i >= 0 {
+			writes, machine = present[i].Fingerprint, present[i].Machine
+		}
 	}
 	var peers []engine.Peer
-	for _, p := range w.queue.Peers() {
-		if p.Role == jobs.RoleDecode {
-			peers = append(peers, DecodePeer(p, w.flags.Machine, ours))
-		}
+	for _, p := range present {
+		peers = append(peers, DecodePeer(p, machine, writes))
 	}
 	return peers
 }
 
-// DecodePeer is a decode worker as a prefill worker on a machine sees it, whose KV states have the fingerprint ours, or nil
+// takesNone is why this decode worker takes no KV states of the prefill workers that live; empty if it takes those of one.
+func (w *Worker) takesNone() (why string) {
+	why = "there is no live prefill worker"
+	self := w.presence()
+	for _, p := range w.queue.Peers() {
+		if p.Role == jobs.RolePrefill {
+			if why = DecodePeer(self, p.Machine, p.Fingerprint).NoStates; why == "" {
+				break
+			}
+		}
+	}
+	return why
+}
+
+// DecodePeer is a worker as a prefill worker on a machine sees it, whose KV states have the fingerprint ours, or nil
 // if it writes none.
 func DecodePeer(p queue.Presence, machine string, ours *jobs.Fingerprint) engine.Peer {
-	peer := engine.Peer{Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes}
+	peer := engine.Peer{
+		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes,
+	}
 	if p.Fingerprint != nil {
 		peer.CacheType = p.Fingerprint.CacheK
 	}

@@ -119,7 +119,8 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	stage := pipeline.Config{
 		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
-		Peers: w.peers, Decoding: func() int { return w.queue.Decoding() }, Prefixes: w.prefixes,
+		Role:  w.role, Slots: w.flags.Slots, Workers: w.peers, NoStates: w.takesNone, Decoding: func() int { return w.queue.Decoding() },
+		Prefixes: w.prefixes, Changed: func() { w.queue.Broadcast() },
 	}
 	if err := w.startHandover(ctx, &stage); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ready: w.ready, Describe: w.presence, Observe: w.metrics,
+		Run: w.run, Slots: w.slots, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {
@@ -261,14 +262,13 @@ func (w *Worker) presence() queue.Presence {
 		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
 		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
 		Version: Version(), Started: w.started.UTC(), NoState: w.noState(h.Description),
-		Rates: w.rates.With(h.Description.Mover),
+		Rates: w.rates.With(h.Description.Mover), Running: w.stage.Running(), Prefixes: w.prefixes.Held(),
 	}
 	if p.NoState == "" && h.Description.Mover != nil {
 		p.Fingerprint = &h.Description.Mover.Fingerprint
 	}
 	if w.pairs != nil {
 		p.StoppedPairs = w.pairs.Stopped()
-		p.Prefixes = w.prefixes.Held()
 	}
 	return p
 }

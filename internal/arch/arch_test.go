@@ -54,7 +54,7 @@ var arrows = []arrow{
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, nil, "starts servers for tests, of whatever package"},
 
-	{"internal/pipeline", []string{"internal/jobs", "internal/engine", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
+	{"internal/pipeline", []string{"internal/jobs", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"internal/jobs", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"internal/jobs"}, nil, "reading a notebook stands below all grading"},
@@ -80,7 +80,8 @@ var arrows = []arrow{
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
 	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/leash", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
-	{"internal/engine", []string{"internal/jobs"}, nil, "the interface stands below all engines"},
+	{"internal/engine", []string{"internal/jobs", "internal/schedule"}, nil, "the interface stands below all engines"},
+	{"internal/schedule", nil, nil, "looking ahead knows times only"},
 	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, nil, "slots and state files stand below both engines, and know what engines share"},
 	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
 	{"internal/shim", []string{"internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},

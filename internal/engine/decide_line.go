@@ -42,6 +42,17 @@ func (d Decision) String() string {
 	return line
 }
 
+// Figures are what each way takes this one job, in words.
+func (d Decision) Figures() string {
+	line := "; this one alone"
+	for _, c := range d.Ways() {
+		if c.Possible {
+			line += fmt.Sprintf(", %s %s", c.Way, secondsText(c.Total))
+		}
+	}
+	return strings.Replace(line, "alone,", "alone:", 1)
+}
+
 // guessed names the figures of the comparison that nobody has measured yet.
 func (d Decision) guessed() (names []string) {
 	for _, s := range []struct {

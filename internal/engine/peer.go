@@ -11,14 +11,17 @@ import (
 	"tandem/internal/jobs"
 )
 
-// Peer is a live decode worker of the model, as a prefill worker sees it.
+// Peer is a live worker of the model, as another one sees it.
 type Peer struct {
+	Worker    string // its id
+	Role      jobs.Stage
 	Machine   string
 	Slots     int
 	Busy      int
 	Rates     jobs.Rates
 	NoStates  string         // why a KV state of ours would be of no use to it; empty if one is
 	CacheType string         // of its engine's KV cache, as in f16
+	Running   []jobs.Running // what it does, as of now
 	Prefixes  map[string]int // tokens of the shared prefixes in its engine's cache, by PrefixKey
 }
 
@@ -71,7 +74,7 @@ func (p *Prefixes) Computed(req Request, promptTokens, found int) {
 	p.last = append(p.last, key)
 	p.last = p.last[max(0, len(p.last)-p.slots):]
 	if key != "" && found >= 0 {
-		p.tokens[key] = min(found, prefixTokens(req, promptTokens)) // the same request again finds more
+		p.tokens[key] = min(found, PrefixTokens(req, promptTokens)) // the same request again finds more
 	}
 	for k := range p.tokens {
 		if !slices.Contains(p.last, k) {
@@ -80,8 +83,8 @@ func (p *Prefixes) Computed(req Request, promptTokens, found int) {
 	}
 }
 
-// prefixTokens estimates how many of a prompt's tokens are of the prefix that it shares, by their shares of the text.
-func prefixTokens(req Request, promptTokens int) int {
+// PrefixTokens estimates how many of a prompt's tokens are of the prefix that it shares, by their shares of the text.
+func PrefixTokens(req Request, promptTokens int) int {
 	all, prefix := len(req.System)+len(req.Prompt), len(req.System)+min(req.SharedPrefix, len(req.Prompt))
 	for i, m := range req.Messages {
 		all += len(m.Content)

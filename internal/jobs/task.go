@@ -35,6 +35,7 @@ type Task struct {
 	Attempt  int           // from 1, hand-backs not counted
 	Waited   time.Duration // in the stream, for this stage
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
+	Behind   int           // jobs of its model and class that wait behind it in its stream
 
 	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.
 	// Without either for the queue's patience the task is cancelled and delivered again.

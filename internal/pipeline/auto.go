@@ -2,17 +2,51 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/schedule"
 )
 
-// decide chooses the way of a job with plan auto, by what is known at this moment of this machine and of the decode workers.
-func (s *Stage) decide(ctx context.Context, t *jobs.Task) engine.Decision {
+// decide chooses the way of a job with plan auto that this prefill worker has fetched, by what is known at this moment of this machine, of the
+// decode workers and of what else there is to do, and says why.
+func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
 	j := t.Job
-	peer, slots := freest(s.peers())
+	peers := s.workers()
+	q, size := s.question(ctx, j, peers)
+	d := engine.Decide(q)
+	s.seen.note(size)
+	relay := s.relayed(peers)
+	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
+		return d.Way, d.String() // nothing counts but this one
+	}
+	o := s.outlook(j, size, t.Behind+1, relay)
+	best, options, ok := o.Next(s.worker)
+	if ok && best.Action == schedule.Wait { // too late: it is here
+		ok = false
+		for _, other := range options {
+			if other.Action != schedule.Wait && (!ok || other.End < best.End) {
+				best, ok = other, true
+			}
+		}
+	}
+	if !ok || best.Action == schedule.HandOver && q.NoHandover != "" {
+		return d.Way, d.String()
+	}
+	way := engine.WayHandover
+	if best.Action == schedule.Whole {
+		way = engine.WayPrefill
+	}
+	return way, s.way(best, options, t.Behind+1) + d.Figures()
+}
+
+// question is what a job will cost on this machine and on the decode worker that will probably take it.
+func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) (engine.Question, engine.Size) {
+	peer, slots := freest(peers)
+	size := s.size(j)
 	q := engine.Question{
-		Tokens:  max(1, s.rates.Tokens(PromptBytes(j))),
+		Tokens:  size.Tokens,
 		Prefill: engine.SpeedsOf(j.Model, jobs.RolePrefill, s.rates.With(s.about().Mover)),
 		Decode:  engine.SpeedsOf(j.Model, jobs.RoleDecode, peer.Rates), NoDecode: slots == 0,
 	}
@@ -20,6 +54,8 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) engine.Decision {
 	if e, ok := s.engine.(engine.Estimator); ok {
 		if estimate, err := e.Estimate(ctx, req); err == nil {
 			q.Tokens, cached = max(1, estimate.PromptTokens), estimate.CachedTokens
+			size.Prefix = size.Prefix * q.Tokens / size.Tokens
+			size.Tokens = q.Tokens
 		} else {
 			s.log.Debug("the engine cannot say what a prompt will cost", "job", j.ID, "error", err)
 		}
@@ -34,16 +70,30 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) engine.Decision {
 	q.StateBytes = int64(q.Prefill.StateBytes(q.Tokens, peer.CacheType).Value)
 	q.Link = q.Decode.Link(machineOf(s.server))
 	q.NoHandover = s.noHandover(j, peer)
-	return engine.Decide(q)
+	return q, size
+}
+
+// relayed is how many jobs wait for a decode worker that none of them has yet.
+func (s *Stage) relayed(peers []engine.Peer) int {
+	n := s.decoding()
+	for _, p := range peers {
+		if p.Role == jobs.RoleDecode {
+			n -= len(p.Running)
+		}
+	}
+	return max(0, n)
 }
 
 // freest is the decode worker that will probably take the job, and how many slots all of them have.
 func freest(peers []engine.Peer) (freest engine.Peer, slots int) {
-	for i, p := range peers {
-		slots += p.Slots
-		if i == 0 || p.Slots-p.Busy > freest.Slots-freest.Busy {
+	for _, p := range peers {
+		if p.Role != jobs.RoleDecode {
+			continue
+		}
+		if slots == 0 || p.Slots-p.Busy > freest.Slots-freest.Busy {
 			freest = p
 		}
+		slots += p.Slots
 	}
 	return freest, slots
 }
@@ -60,14 +110,36 @@ func (s *Stage) noHandover(j *jobs.Job, peer engine.Peer) string {
 }
 
 // whole does a request of plan auto here, both phases of it.
-func (s *Stage) whole(ctx context.Context, t *jobs.Task, d engine.Decision) (jobs.Outcome, error) {
+func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.Outcome, error) {
 	o, err := s.generate(ctx, t)
 	if err != nil {
 		return o, err
 	}
 	r := o.Result
-	r.Decision = d.String()
+	r.Decision = decision
 	r.Attempts = jobs.Attempts{Prefill: t.Attempt}
 	r.Timings.QueuePrefillSeconds, r.Timings.QueueDecodeSeconds = r.Timings.QueueDecodeSeconds, 0
 	return o, nil
+}
+
+// foresee notes how a task will probably go on, now that its way is known.
+func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
+	size := s.size(t.Job)
+	self := engine.Peer{Role: s.role, Slots: s.slots, Rates: s.rates.With(s.about().Mover)}
+	times := self.Times(t.Job.Model, "", size)
+	c := course{before: times.Prompt, hands: hands}
+	if engine.PrefixKey(engine.RequestOf(t.Job)) != "" && s.prefixes.Held()[engine.PrefixKey(engine.RequestOf(t.Job))] == 0 {
+		c.before += times.Prefix
+	}
+	switch {
+	case hands:
+		c.before += times.Save
+	case restores:
+		c.before = times.Restore
+		fallthrough
+	default:
+		c.tokens = float64(size.Generated)
+		c.perSecond = c.tokens / max(times.Generate[min(s.slots, len(s.running.list())+1)-1], 1e-9)
+	}
+	s.running.begin(t, c)
 }

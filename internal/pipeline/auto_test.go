@@ -52,7 +52,7 @@ func newPair(t *testing.T) *pair {
 	there.ObserveLink("here", 1e9, time.Second)
 	there.ObserveRestore(1e9, 250*time.Millisecond, 20*time.Millisecond)
 	there.ObserveJob(15 * time.Second)
-	p.peers = []engine.Peer{{Machine: "there", Slots: 2, Rates: there.Snapshot()}}
+	p.peers = []engine.Peer{{Worker: "d", Role: jobs.RoleDecode, Machine: "there", Slots: 2, Rates: there.Snapshot()}}
 	p.engine.completion = engine.Completion{
 		Text: "a", FinishReason: "stop", PromptTokens: 8000, CachedTokens: 1000, ComputedTokens: 7000, GeneratedTokens: 100,
 		PrefillDuration: 1750 * time.Millisecond, DecodeDuration: 2 * time.Second, FirstToken: 2 * time.Second,
@@ -68,7 +68,7 @@ func (p *pair) run(t *testing.T, change func(j *jobs.Job)) jobs.Outcome {
 	stage := pipeline.New(pipeline.Config{
 		Engine: estimating{p.engine, p.estimate, p.noEngine}, Server: "here/w", Rates: &p.rates, Log: slog.New(slog.DiscardHandler),
 		About: func() engine.Description { return p.about }, Holder: p.holder, Refused: func() []string { return p.refused },
-		Peers: func() []engine.Peer { return p.peers }, Decoding: func() int { return p.decoding },
+		Role: jobs.RolePrefill, Workers: func() []engine.Peer { return p.peers }, Decoding: func() int { return p.decoding },
 	})
 	tk, _ := task(jobs.StagePrefill, jobs.PlanAuto, nil)
 	tk.Job.Prompt = strings.Repeat("x", 8000)
@@ -200,10 +200,13 @@ func TestStagesMeasure(t *testing.T) {
 	r := newRig(t)
 	var rates engine.Rates
 	prefixes := engine.NewPrefixes(1)
-	stage := pipeline.New(pipeline.Config{
-		Engine: r.engine, Server: "there/w", Rates: &rates, Log: slog.New(slog.DiscardHandler), About: func() engine.Description { return r.about },
-		Holder: r.holder, Fetcher: r.fetcher, Pairs: r.pairs, Prefixes: prefixes,
-	})
+	newStage := func() *pipeline.Stage {
+		return pipeline.New(pipeline.Config{
+			Engine: r.engine, Server: "there/w", Rates: &rates, Log: slog.New(slog.DiscardHandler), About: func() engine.Description { return r.about },
+			Holder: r.holder, Fetcher: r.fetcher, Pairs: r.pairs, Prefixes: prefixes,
+		})
+	}
+	stage := newStage()
 	run := func(s jobs.Stage, h *jobs.Handover, completion engine.Completion) {
 		t.Helper()
 		r.engine.completion = completion
@@ -222,6 +225,11 @@ func TestStagesMeasure(t *testing.T) {
 	saved.State.Tokens = 2038
 	r.engine.prefilled = saved
 	run(jobs.StagePrefill, nil, engine.Completion{})
+	if held := prefixes.Held(); !slices.Equal(slices.Collect(maps.Values(held)), []int{1019}) {
+		t.Errorf("held prefixes %v, want one of 1,019 tokens, which was computed by itself", held)
+	}
+	prefixes = engine.NewPrefixes(1)
+	stage = newStage()
 	run(jobs.StageDecode, handedOver(), engine.Completion{
 		Text: "a", PromptTokens: 2038, CachedTokens: 2037, ComputedTokens: 1, GeneratedTokens: 100, DecodeDuration: 2 * time.Second,
 		Imported: &engine.Imported{Tokens: 2037, Restored: 50 * time.Millisecond, Checked: 5 * time.Millisecond},

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) 
 		PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 	}
 	start := time.Now()
+	s.foresee(t, false, false)
 	c, err := s.engine.Decode(ctx, s.request(t, 0), from, s.emit(t))
 	if err != nil {
 		return jobs.Outcome{}, err
@@ -56,6 +58,7 @@ func (s *Stage) transferred(r *jobs.Result, t *jobs.Task, d time.Duration) {
 // generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
 func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	start := time.Now()
+	s.foresee(t, false, false)
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {
 		return jobs.Outcome{}, err
@@ -113,7 +116,10 @@ func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) 
 	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens, c.DecodeDuration)
 	s.rates.ObserveJob(took)
 	found := c.CachedTokens
-	if c.Imported != nil {
+	switch m := s.about().Mover; {
+	case m != nil && m.FixedBytes == 0: // plain attention: whatever a prompt begins with is found again
+		found = c.PromptTokens
+	case c.Imported != nil:
 		found = -1
 	}
 	s.prefixes.Computed(engine.RequestOf(t.Job), c.PromptTokens, found)
@@ -121,8 +127,10 @@ func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) 
 
 // emit publishes pieces of text while the engine makes them; losing one never fails the job.
 func (s *Stage) emit(t *jobs.Task) engine.Emit {
+	perToken := cmp.Or(s.rates.Snapshot().PromptBytesPerToken, 4)
 	return func(text, thinking string) error {
 		t.Progress()
+		s.running.emitted(t, max(1, float64(len(text)+len(thinking))/perToken))
 		t.Emit(text, thinking)
 		return nil
 	}

@@ -248,3 +248,6 @@ func machineOf(server string) string {
 	}
 	return server
 }
+
+// workerOf is the worker of a server that is named "machine/worker".
+func workerOf(server string) string { return server[strings.LastIndexByte(server, '/')+1:] }

@@ -29,9 +29,15 @@ type Stage struct {
 
 	suspects suspects
 
-	peers    func() []engine.Peer
+	role     jobs.Stage
+	worker   string
+	slots    int
+	workers  func() []engine.Peer
+	takes    func() string
 	decoding func() int
 	prefixes *engine.Prefixes
+	running  running
+	seen     seen
 }
 
 // Config describes a [Stage].
@@ -57,10 +63,13 @@ type Config struct {
 
 	Observe Observer // of hand-overs; may be nil
 
-	// Peers lists the live decode workers, and Decoding counts the jobs that wait or run there. A prefill worker needs both,
-	// for jobs with plan auto.
-	Peers    func() []engine.Peer
-	Decoding func() int
+	// What follows is for jobs with plan auto.
+	Role     jobs.Stage           // of this worker
+	Slots    int                  // of this worker; 0 is 1
+	Workers  func() []engine.Peer // the other live workers of the model
+	NoStates func() string        // why this worker takes no KV states of them; empty if it does
+	Decoding func() int           // counts the jobs that wait or run at decode; a prefill worker needs it
+	Changed  func()               // is called when what this worker is at has changed
 	// Prefixes is told which shared prefixes come to be in the engine's cache. It may be nil.
 	Prefixes *engine.Prefixes
 }
@@ -79,8 +88,17 @@ func New(c Config) *Stage {
 	if c.Refused == nil {
 		c.Refused = func() []string { return nil }
 	}
-	if c.Peers == nil {
-		c.Peers = func() []engine.Peer { return nil }
+	if c.About == nil {
+		c.About = func() engine.Description { return engine.Description{} }
+	}
+	if c.Workers == nil {
+		c.Workers = func() []engine.Peer { return nil }
+	}
+	if c.NoStates == nil {
+		c.NoStates = func() string { return "" }
+	}
+	if c.Changed == nil {
+		c.Changed = func() {}
 	}
 	if c.Decoding == nil {
 		c.Decoding = func() int { return 0 }
@@ -94,7 +112,8 @@ func New(c Config) *Stage {
 	return &Stage{
 		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, holder: c.Holder, refused: c.Refused, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
-		peers: c.Peers, decoding: c.Decoding, prefixes: c.Prefixes,
+		role: c.Role, worker: workerOf(c.Server), slots: max(1, c.Slots), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
+		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},
 	}
 }
 
@@ -114,6 +133,7 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Prefill != nil:
 		run = s.decode
 	}
+	defer s.running.end(t)
 	outcome, err := run(ctx, t)
 	if err != nil && ctx.Err() != nil {
 		return jobs.Outcome{}, context.Cause(ctx)

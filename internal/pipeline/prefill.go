@@ -18,15 +18,16 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 		next.Decision = "local, as asked: both phases on the decode machine"
 		return jobs.Outcome{Next: next}, nil
 	case jobs.PlanAuto:
-		d := s.decide(ctx, t)
-		next.Decision = d.String()
-		switch d.Way {
+		way, why := s.decide(ctx, t)
+		next.Decision = why
+		switch way {
 		case engine.WayDecode:
 			return jobs.Outcome{Next: next}, nil
 		case engine.WayPrefill:
-			return s.whole(ctx, t, d)
+			return s.whole(ctx, t, why)
 		}
 	}
+	s.foresee(t, true, false)
 
 	bytes, denied := s.mayExport(t.Job)
 	req := s.request(t, fileTime(bytes))
@@ -36,6 +37,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 		return jobs.Outcome{}, err
 	}
 	s.rates.ObservePrefill(PromptBytes(t.Job), p.PromptTokens, p.ComputedTokens, p.Duration)
+	s.prefixes.Computed(req, p.PromptTokens, p.PromptTokens) // its shared prefix was computed by itself
 	next.Prefill = &jobs.Prefill{
 		Server: s.server, QueueSeconds: t.Waited.Seconds(), Seconds: p.Duration.Seconds(),
 		PromptTokens: p.PromptTokens, CachedTokens: p.CachedTokens, ComputedTokens: p.ComputedTokens,

@@ -37,6 +37,7 @@ type delivery struct {
 	stored    time.Time      // in this stream; the server's clock, as the next one
 	accepted  time.Time      // in the intake
 	delivered int            // the server's count
+	behind    int            // jobs that wait in its consumer
 	attempt   int
 	past      history
 
@@ -57,6 +58,10 @@ func (w *Worker) handle(publishing, tasks context.Context, a arrival, release fu
 		return false
 	}
 	d.log = w.log.With("job", d.job.ID, "stage", d.stage)
+	if d.foreign() {
+		w.handBack(publishing, a)
+		return false
+	}
 	if _, twice := w.running.LoadOrStore(a.msg.Subject, d); twice {
 		// The server did not hear of the first delivery for too long. That one goes on, and its
 		// acknowledgement will do for both.
@@ -86,7 +91,7 @@ func (d *delivery) read() error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
-	d.stored, d.delivered = meta.Timestamp, int(meta.NumDelivered)
+	d.stored, d.delivered, d.behind = meta.Timestamp, int(meta.NumDelivered), int(meta.NumPending)
 	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "%w", err)
 	}
@@ -114,17 +119,29 @@ func (d *delivery) read() error {
 	return nil
 }
 
-// takeOver makes a job of the intake one for the decode machine alone, which is what was asked for or
+// takeOver makes a job of the intake one for the decode machine alone, which is what was asked for, the fastest, or
 // a fallback.
 func (d *delivery) takeOver() {
-	d.handover = &jobs.Handover{
-		V: jobs.Version, Stage: jobs.StageFallback, Job: *d.job, AcceptedAt: d.accepted, Reason: "there is no live prefill worker",
-	}
-	if d.job.EffectivePlan() == jobs.PlanLocal {
-		d.handover.Stage, d.handover.Kind, d.handover.Reason = jobs.StageDecode, jobs.KindNone, ""
+	d.handover = &jobs.Handover{V: jobs.Version, Stage: jobs.StageDecode, Kind: jobs.KindNone, Job: *d.job, AcceptedAt: d.accepted}
+	view, _ := d.w.fleet.census()
+	switch plan := d.job.EffectivePlan(); {
+	case plan == jobs.PlanLocal:
 		d.handover.Decision = "local, as asked: both phases on the decode machine"
+	case plan == jobs.PlanAuto && !view.noPrefill:
+		d.handover.Decision = cmp.Or(d.why, "whole on the decode machine, which was free")
+	default:
+		d.handover.Stage, d.handover.Kind, d.handover.Reason = jobs.StageFallback, "", "there is no live prefill worker"
 	}
 	d.stage = d.handover.Stage
+}
+
+// foreign reports whether a decode worker got a job of the intake that is not for it: it was not the one that it had looked at.
+func (d *delivery) foreign() bool {
+	if d.why == "" || d.from.stream != StreamIntake {
+		return false
+	}
+	plan := d.job.EffectivePlan()
+	return plan != jobs.PlanAuto && plan != jobs.PlanLocal
 }
 
 // process decides what is to be done with the job, and does it. An error is of NATS, and says that the job
@@ -232,7 +249,7 @@ func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
 	}
 	t := &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: transfer,
+		Waited: waited, Transfer: transfer, Behind: d.behind,
 		Progress: func() { p.progress(time.Now()) }, Expect: func(silence time.Duration) { p.expect(silence, time.Now()) },
 		Emit:          text.emit,
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type fleet struct {
 	alone   time.Time           // since when there is no live prefill worker; zero while there is one
 	view    census
 	changed chan struct{} // closed and replaced when view changes
+	stirred chan struct{} // and when anybody is heard of
 }
 
 type sighting struct {
@@ -41,7 +43,7 @@ type census struct {
 func newFleet(model string, timing Timing, now time.Time) *fleet {
 	return &fleet{
 		model: model, ttl: timing.PresenceTTL, grace: timing.Beat / 3, // so that the jobs of the last one are begun within 12 s: 10 of silence, this, and two ticks
-		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}),
+		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}), stirred: make(chan struct{}),
 	}
 }
 
@@ -59,15 +61,41 @@ func (f *fleet) census() (census, <-chan struct{}) {
 	return f.view, f.changed
 }
 
-// peers lists the live workers of the model but one, in the order of role and worker.
+// stirs returns a channel that is closed when anybody is heard of, and by stir.
+func (f *fleet) stirs() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stirred
+}
+
+// stir has whoever waits for news look again.
+func (f *fleet) stir() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stirLocked()
+}
+
+func (f *fleet) stirLocked() {
+	close(f.stirred)
+	f.stirred = make(chan struct{})
+}
+
+// peers lists the live workers of the model but one, in the order of role and worker. What they run has gone on since they were heard.
 func (f *fleet) peers(but string) []Presence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var list []Presence
+	now := time.Now()
 	for _, s := range f.seen {
-		if p := s.presence; p.Live() && p.Model == f.model && p.Worker != but {
-			list = append(list, p)
+		p := s.presence
+		if !p.Live() || p.Model != f.model || p.Worker == but {
+			continue
 		}
+		p.Running = slices.Clone(p.Running)
+		for i := range p.Running {
+			p.Running[i].EndsSeconds = max(0, p.Running[i].EndsSeconds-now.Sub(s.heard).Seconds())
+		}
+		list = append(list, p)
 	}
 	slices.SortFunc(list, inOrder)
 	return list
@@ -83,6 +111,7 @@ func (f *fleet) note(key string, p *Presence, now time.Time) {
 		f.seen[key] = sighting{*p, now}
 	}
 	f.count(now)
+	f.stirLocked()
 }
 
 // expire forgets who was silent for too long.
@@ -129,6 +158,7 @@ func (f *fleet) count(now time.Time) {
 		f.view = view
 		close(f.changed)
 		f.changed = make(chan struct{})
+		f.stirLocked()
 	}
 }
 
@@ -143,6 +173,11 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 		return fmt.Errorf("watch workers: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	live, err := nc.ChanSubscribe(livePrefix+pattern, heard)
+	if err != nil {
+		return fmt.Errorf("watch workers: %w", err)
+	}
+	defer func() { _ = live.Unsubscribe() }()
 	status := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(status)
 
@@ -164,7 +199,10 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 	for {
 		select {
 		case m := <-heard:
-			key := m.Subject[len(presencePrefix):]
+			key, broadcast := strings.CutPrefix(m.Subject, livePrefix)
+			if !broadcast {
+				key = m.Subject[len(presencePrefix):]
+			}
 			var p Presence
 			if m.Header.Get("KV-Operation") != "" {
 				f.note(key, nil, time.Now())

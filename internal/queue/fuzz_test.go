@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +58,7 @@ func FuzzDelivered(f *testing.F) {
 		f.Add(decode, "", []byte(nil))
 	}
 	f.Fuzz(func(t *testing.T, decode bool, subject string, body []byte) {
-		w := &Worker{cfg: WorkerConfig{Role: jobs.RolePrefill, Model: testModel}}
+		w := &Worker{cfg: WorkerConfig{Role: jobs.RolePrefill, Model: testModel}, fleet: newFleet(testModel, Timing{}, time.Now())}
 		if decode {
 			w.cfg.Role = jobs.RoleDecode
 		}

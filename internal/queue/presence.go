@@ -37,6 +37,7 @@ type Presence struct {
 	Problem       string            `json:"problem,omitempty"` // why it is down, with the remedy
 	Slots         int               `json:"slots"`             // jobs it runs at once
 	Busy          int               `json:"busy"`              // of those, in use now
+	Running       []jobs.Running    `json:"running,omitempty"` // the jobs that it is at
 	ContextTokens int               `json:"context_tokens,omitempty"`
 	HTTP          string            `json:"http,omitempty"` // address of its HTTP API
 	Version       string            `json:"version,omitempty"`
@@ -75,6 +76,9 @@ func keyToken(name string) string {
 
 // presencePrefix is what the subjects of the bucket's keys begin with.
 const presencePrefix = "$KV." + BucketWorkers + "."
+
+// livePrefix is what the subjects begin with on which workers say what they are at, between their beats. Nothing of it is stored.
+const livePrefix = "live."
 
 // Workers lists who is present, in the order of role, model and worker.
 func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
@@ -145,10 +149,20 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-// announce publishes the worker's presence and reads the server's clock off it.
-func (w *Worker) announce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(w.c.timing.Beat, time.Second))
-	defer cancel()
+// Broadcast tells the others of the model what the worker is at. Who does not hear it will hear the next beat.
+func (w *Worker) Broadcast() {
+	p := w.describe()
+	data, err := json.Marshal(p)
+	if err == nil {
+		err = w.c.nc.Publish(livePrefix+presenceKey(p.Role, p.Model, p.Worker), data)
+	}
+	if err != nil {
+		w.log.Debug("broadcast presence", "error", err)
+	}
+}
+
+// describe is the worker's presence.
+func (w *Worker) describe() Presence {
 	p := w.cfg.Describe()
 	p.Worker, p.Machine, p.Role, p.Model = w.cfg.ID, w.cfg.Machine, w.cfg.Role, w.cfg.Model
 	p.Started, p.SkewSeconds = w.started, w.clock.skew(time.Now()).Seconds()
@@ -158,6 +172,14 @@ func (w *Worker) announce(ctx context.Context) error {
 	if w.draining.Load() {
 		p.State = StateDraining
 	}
+	return p
+}
+
+// announce publishes the worker's presence and reads the server's clock off it.
+func (w *Worker) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(w.c.timing.Beat, time.Second))
+	defer cancel()
+	p := w.describe()
 	data, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode presence: %w", err)

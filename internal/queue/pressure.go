@@ -76,34 +76,12 @@ func (g *gate) last() int {
 	return g.known + g.handed
 }
 
-// wait returns when the gate is open.
-func (g *gate) wait(ctx context.Context) error {
-	pause := firstRecheck
-	for {
-		slots, changed := g.slots()
-		if g.open(ctx) {
-			return nil
-		}
-		var again <-chan time.Time
-		if slots > 0 {
-			again = time.After(pause)
-			pause = min(2*pause, depthAge)
-		}
-		select {
-		case <-again:
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// decodeDepth counts the jobs of a model that wait or run at decode.
-func (c *Conn) decodeDepth(ctx context.Context, model string) (int, error) {
+// decodeDepth counts the jobs of a model and of some classes that wait or run at decode.
+func (c *Conn) decodeDepth(ctx context.Context, model string, classes ...jobs.Class) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
 	depth := 0
-	for _, class := range jobs.Classes {
+	for _, class := range classes {
 		consumer, err := c.js.Consumer(ctx, StreamRelay, jobs.ConsumerName(jobs.RoleDecode, model, class))
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue // it comes with the first decode worker

@@ -33,6 +33,7 @@ type arrival struct {
 	from  source
 	asked time.Time // when this worker began to ask for it
 	at    time.Time // when it came
+	why   string    // a decode worker took it from the intake, for the decision of its result
 }
 
 // goneError says that the server does not know the consumer.
@@ -140,6 +141,18 @@ func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{
 			return arrival{}, context.Cause(ctx)
 		}
 	}
+}
+
+// now returns the next message of a source if there is one, with whatever else has arrived, and does not wait.
+func (p *puller) now(s source) ([]arrival, error) {
+	p.collect()
+	var err error
+	if len(p.ready) == 0 {
+		err = p.probe(s)
+	}
+	come := p.ready
+	p.ready = nil
+	return come, err
 }
 
 // withdraw takes back the pulls that wait at sources not to be kept, and returns when the server has

@@ -54,6 +54,9 @@ type WorkerConfig struct {
 	Slots Slots
 	// Ready waits while the engine cannot work, and takes ctx as Slots does; nil means that it always can.
 	Ready func(ctx context.Context) error
+	// Next says what to do about jobs of plan auto that wait, when a slot is free; nil has prefill workers take them as all others, and decode
+	// workers none.
+	Next func(jobs.Backlog) jobs.Choice
 	// Describe is asked for the presence at each beat; who and where the worker is need not be filled in.
 	Describe func() Presence
 	Observe  Observer // may be nil
@@ -73,7 +76,7 @@ type Worker struct {
 	presence, handbacks jetstream.KeyValue
 	clock               serverClock
 	fleet               *fleet
-	gate                *gate // nil in a decode worker
+	intake              intake
 	breaker             *breaker
 
 	deliveries sync.WaitGroup
@@ -129,10 +132,10 @@ func (w *Worker) Peers() []Presence { return w.fleet.peers(w.cfg.ID) }
 // Decoding is how many jobs of the model wait or run at decode, as a prefill worker counted them before it fetched the last
 // job. A decode worker does not count them.
 func (w *Worker) Decoding() int {
-	if w.gate == nil {
-		return 0
+	if g := w.intake.gates[jobs.Batch]; g != nil {
+		return g.last()
 	}
-	return w.gate.last()
+	return 0
 }
 
 // Changed publishes the worker's presence now rather than at the next beat.
@@ -216,10 +219,12 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 	}
 	w.started = time.Now()
 	w.fleet.begin(w.started)
+	w.intake = intake{w: w}
 	if w.cfg.Role == jobs.RolePrefill {
-		w.gate = &gate{
-			slots: func() (int, <-chan struct{}) { view, changed := w.fleet.census(); return view.decodeSlots, changed },
-			depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model) },
+		slots := func() (int, <-chan struct{}) { view, changed := w.fleet.census(); return view.decodeSlots, changed }
+		w.intake.gates = map[jobs.Class]*gate{
+			jobs.Interactive: {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Interactive) }},
+			jobs.Batch:       {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Classes[:]...) }},
 		}
 	}
 	return w.announce(ctx)
@@ -283,13 +288,32 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 		return err
 	}
 	defer func() { place(p.close()...) }()
+	defer w.intake.stop()
 	for ctx.Err() == nil {
-		if w.admission(ctx, p, place) != nil {
+		stirred := w.fleet.stirs()
+		classes, err := w.admission(ctx, p, place)
+		if err != nil {
 			break
 		}
-		sources, changed := w.sources()
+		sources, wake := w.sources(classes)
 		place(p.withdraw(sources)...)
-		a, err := p.next(ctx, sources, changed)
+		if why, take := w.intake.whole(ctx); take {
+			come, err := p.now(source{StreamIntake, jobs.ConsumerName(jobs.RolePrefill, w.cfg.Model, jobs.Batch)})
+			for i := range come {
+				come[i].why = why
+			}
+			place(come...)
+			if err != nil {
+				w.mend(ctx, err)
+			}
+			if len(come) > 0 {
+				continue
+			}
+		}
+		if len(classes) < len(jobs.Classes) || w.cfg.Next != nil && w.cfg.Role == jobs.RoleDecode {
+			wake = stirred
+		}
+		a, err := p.next(ctx, sources, wake)
 		switch {
 		case err == nil:
 			place(a)
@@ -305,10 +329,10 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 
 // sources are the consumers to fetch from, in this order, and a channel that is closed when that may
 // have changed.
-func (w *Worker) sources() ([]source, <-chan struct{}) {
+func (w *Worker) sources(classes []jobs.Class) ([]source, <-chan struct{}) {
 	view, changed := w.fleet.census()
 	var list []source
-	for _, class := range jobs.Classes {
+	for _, class := range classes {
 		if w.cfg.Role == jobs.RoleDecode {
 			list = append(list, source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, w.cfg.Model, class)})
 		}
@@ -319,19 +343,23 @@ func (w *Worker) sources() ([]source, <-chan struct{}) {
 	return list, changed
 }
 
-// admission waits until a job may be fetched. Pulls that wait at the server meanwhile are withdrawn
+// admission waits until a job may be fetched, and says of which classes. Pulls that wait at the server meanwhile are withdrawn
 // if that takes long.
-func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival)) error {
+func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival)) (classes []jobs.Class, err error) {
 	admitted := make(chan error, 1)
 	var waiter sync.WaitGroup
-	waiter.Go(func() { admitted <- w.mayFetch(ctx) })
+	waiter.Go(func() {
+		var err error
+		classes, err = w.mayFetch(ctx)
+		admitted <- err
+	})
 	defer waiter.Wait()
 	withdraw := time.NewTimer(linger)
 	defer withdraw.Stop()
 	for {
 		select {
 		case err := <-admitted:
-			return err
+			return classes, err
 		case m := <-p.msgs:
 			place(p.arrived(m)...)
 		case <-withdraw.C:
@@ -340,23 +368,24 @@ func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival
 	}
 }
 
-// mayFetch waits until a job may be fetched.
-func (w *Worker) mayFetch(ctx context.Context) error {
+// mayFetch waits until a job may be fetched, and says of which classes.
+func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error) {
 	for {
 		if err := w.cfg.Ready(ctx); err != nil {
-			return err
-		}
-		if w.gate != nil {
-			if err := w.gate.wait(ctx); err != nil {
-				return err
-			}
+			return nil, err
 		}
 		if err := w.cfg.Slots.Free(ctx); err != nil {
-			return err
+			return nil, err
+		}
+		classes = jobs.Classes[:]
+		if w.cfg.Role == jobs.RolePrefill {
+			if classes, err = w.intake.wait(ctx); err != nil {
+				return nil, err
+			}
 		}
 		paused, err := w.breaker.wait(ctx)
 		if !paused || err != nil {
-			return err
+			return classes, err
 		}
 		w.Changed() // it is no longer down
 	}
@@ -387,10 +416,7 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 		return
 	}
 	release = sync.OnceFunc(release)
-	ended := func(bool) {}
-	if w.gate != nil {
-		ended = w.gate.begin()
-	}
+	ended := w.intake.begin()
 	tried := w.breaker.begin()
 	w.deliveries.Go(func() {
 		defer tried()

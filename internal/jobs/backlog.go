@@ -1,0 +1,24 @@
+package jobs
+
+import "time"
+
+// Running is one job that a worker is at, in its presence record.
+type Running struct {
+	EndsSeconds float64 `json:"ends_seconds"`         // until its slot is free, as far as the worker can tell; of one that waits for a slot, until its KV state is there
+	HandsOver   bool    `json:"hands_over,omitempty"` // it goes on at a decode machine then
+	Ahead       bool    `json:"ahead,omitempty"`      // it waits for a slot
+}
+
+// Backlog is the work that waits for the workers of a model at one moment.
+type Backlog struct {
+	Head   *Job // the next job of the intake; nil if none waits
+	Intake int  // jobs that wait there, with that one
+	Relay  int  // jobs that wait for a decode worker and that none has yet
+}
+
+// Choice is what a worker with a free slot does about a backlog.
+type Choice struct {
+	Take  bool          // the next job of the intake
+	Why   string        // for the decision of its result
+	Again time.Duration // when to look again, if nothing happens before; 0 is never
+}

@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+	"tandem/internal/schedule"
+)
+
+// Next says whether this worker, which has a free slot, should take the next job of the intake now, one of plan auto, or leave it to others.
+func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
+	if b.Head == nil {
+		return jobs.Choice{}
+	}
+	size := s.size(b.Head)
+	s.seen.note(size)
+	o := s.outlook(b.Head, size, b.Intake, b.Relay)
+	best, options, ok := o.Next(s.worker)
+	switch {
+	case !ok:
+		return jobs.Choice{Take: s.role == jobs.RolePrefill, Again: time.Second} // somebody must
+	case best.Action == schedule.Wait, best.Action == schedule.Continue:
+		return jobs.Choice{Again: seconds(min(max(best.Next, leastWait), longestLook))}
+	}
+	return jobs.Choice{Take: true, Why: s.way(best, options, b.Intake)}
+}
+
+// What waits is looked at again after so many seconds.
+const (
+	leastWait   = 0.02
+	longestLook = 5
+)
+
+// Running is what this worker is at.
+func (s *Stage) Running() []jobs.Running { return s.running.list() }
+
+// outlook is what this worker knows of the work that there is.
+func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *engine.Outlook {
+	about := s.about()
+	self := engine.Peer{
+		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slots, Rates: s.rates.With(about.Mover), Running: s.running.list(),
+		Prefixes: s.prefixes.Held(),
+	}
+	if self.NoStates = s.takes(); about.Mover != nil {
+		self.CacheType = about.Mover.Fingerprint.CacheK
+	}
+	workers := append([]engine.Peer{self}, s.workers()...)
+	if s.role == jobs.RolePrefill {
+		for i := range workers {
+			workers[i].NoStates = cmp.Or(workers[i].NoStates, s.noHandover(head, engine.Peer{}))
+		}
+	}
+	return &engine.Outlook{
+		Model: head.Model, Workers: workers, Prefix: engine.PrefixKey(engine.RequestOf(head)),
+		Head: size, Others: s.seen.average(size), Intake: intake, Relay: relay,
+	}
+}
+
+// size estimates a job by its text, and what answers were like so far.
+func (s *Stage) size(j *jobs.Job) engine.Size {
+	req := engine.RequestOf(j)
+	z := engine.Size{Tokens: max(1, s.rates.Tokens(PromptBytes(j)))}
+	if j.SharedPrefix > 0 {
+		z.Prefix = min(engine.PrefixTokens(req, z.Tokens), z.Tokens)
+	}
+	generated := engine.SpeedsOf(j.Model, s.role, s.rates.Snapshot()).Generated()
+	for _, w := range s.workers() {
+		if g := engine.SpeedsOf(j.Model, w.Role, w.Rates).Generated(); g.Measured && !generated.Measured {
+			generated = g
+		}
+	}
+	z.Generated = int(generated.Value)
+	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
+		z.Generated = min(z.Generated, *limit)
+	}
+	return z
+}
+
+// way says in words what was chosen, and why.
+func (s *Stage) way(best schedule.Option, options []schedule.Option, waiting int) string {
+	line := map[schedule.Action]string{
+		schedule.HandOver: "hand over", schedule.Whole: "whole on the " + string(s.role) + " machine",
+	}[best.Action]
+	for _, o := range options {
+		if o.Action == best.Action {
+			continue
+		}
+		other := map[schedule.Action]string{
+			schedule.HandOver: "by handing over", schedule.Whole: "whole on the " + string(s.role) + " machine", schedule.Wait: "left to another machine",
+		}[o.Action]
+		return line + fmt.Sprintf(": %d waiting jobs will have ended in %.1f s; %s, in %.1f s", waiting, best.End, other, o.End)
+	}
+	return line + fmt.Sprintf(": %d waiting jobs will have ended in %.1f s; nothing else was possible", waiting, best.End)
+}
+
+// seen is what jobs were like lately. It is safe for concurrent use.
+type seen struct {
+	mu      sync.Mutex
+	n       float64
+	tokens  float64
+	prefix  float64
+	answers float64
+}
+
+func (s *seen) note(z engine.Size) {
+	const most = 20 // jobs that count
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n = min(s.n+1, most)
+	share := 1 / s.n
+	s.tokens += (float64(z.Tokens) - s.tokens) * share
+	s.prefix += (float64(z.Prefix) - s.prefix) * share
+	s.answers += (float64(z.Generated) - s.answers) * share
+}
+
+// average is what a job is like; otherwise, if none was seen.
+func (s *seen) average(otherwise engine.Size) engine.Size {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == 0 {
+		return otherwise
+	}
+	return engine.Size{Tokens: int(s.tokens), Prefix: int(s.prefix), Generated: int(s.answers)}
+}

@@ -1,0 +1,169 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/jobs"
+)
+
+// Which jobs of the intake a worker fetches. Those of plan auto go to whoever does the work soonest, which [WorkerConfig.Next] says by what
+// waits and by what the others are at; of the others a prefill worker takes what its gate lets pass, and a decode worker none while
+// prefill workers live.
+
+// longestDecline is for how long a worker leaves the same job to others, beyond the time at which it thought that they would take it: they may know
+// nothing of that.
+const longestDecline = 10 * time.Second
+
+// intake is what one worker knows of the intake. It belongs to one goroutine, but for the gates.
+type intake struct {
+	w     *Worker
+	gates map[jobs.Class]*gate // of a prefill worker: how much of decode's work counts for a class
+
+	declined string    // the job that was left to others last
+	until    time.Time // when that ends
+	again    *time.Timer
+	pause    time.Duration // before the gates are looked at again that were closed
+}
+
+// begin counts a job that was fetched; end is called when it is done with here.
+func (i *intake) begin() (end func(handed bool)) {
+	var ends []func(bool)
+	for _, g := range i.gates {
+		ends = append(ends, g.begin())
+	}
+	return func(handed bool) {
+		for _, end := range ends {
+			end(handed)
+		}
+	}
+}
+
+// open lists the classes of which a prefill worker may fetch a job now.
+func (i *intake) open(ctx context.Context) (open []jobs.Class) {
+	for _, class := range jobs.Classes {
+		may := i.gates[class].open(ctx)
+		if slots, _ := i.gates[class].slots(); slots > 0 && class == jobs.Batch && i.w.cfg.Next != nil {
+			if b, err := i.w.c.backlog(ctx, i.w.cfg.Model, class); err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
+				may = i.choose(b).Take
+			}
+		}
+		if may {
+			open = append(open, class)
+		}
+	}
+	return open
+}
+
+// choose asks what to do about a backlog, and has it asked again in time.
+func (i *intake) choose(b jobs.Backlog) jobs.Choice {
+	choice := i.w.cfg.Next(b)
+	now := time.Now()
+	switch {
+	case choice.Take:
+		i.declined = ""
+	case i.declined != b.Head.ID:
+		i.declined, i.until = b.Head.ID, now.Add(2*choice.Again+longestDecline)
+	case now.After(i.until):
+		choice.Take, choice.Why = true, "nobody else took it"
+	}
+	if i.again != nil {
+		i.again.Stop()
+	}
+	if !choice.Take && choice.Again > 0 {
+		i.again = time.AfterFunc(choice.Again, i.w.fleet.stir)
+	}
+	return choice
+}
+
+// recheck has closed gates looked at again, later each time.
+func (i *intake) recheck() {
+	i.pause = min(max(2*i.pause, firstRecheck), depthAge)
+	if i.again != nil {
+		i.again.Stop()
+	}
+	i.again = time.AfterFunc(i.pause, i.w.fleet.stir)
+}
+
+// stop ends what still waits to ask again.
+func (i *intake) stop() {
+	if i.again != nil {
+		i.again.Stop()
+	}
+}
+
+// wait returns the classes of which a prefill worker may fetch a job, as soon as there is one.
+func (i *intake) wait(ctx context.Context) ([]jobs.Class, error) {
+	for {
+		stirred := i.w.fleet.stirs()
+		open := i.open(ctx)
+		if len(open) == len(jobs.Classes) {
+			i.pause = 0
+			return open, nil
+		}
+		if slots, _ := i.gates[jobs.Batch].slots(); slots > 0 {
+			i.recheck()
+		}
+		if len(open) > 0 {
+			return open, nil
+		}
+		select {
+		case <-stirred:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// whole reports whether a decode worker should take the next job of the intake, all of it, although prefill workers live.
+func (i *intake) whole(ctx context.Context) (why string, take bool) {
+	w := i.w
+	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode {
+		return "", false
+	}
+	for _, class := range jobs.Classes {
+		b, err := w.c.backlog(ctx, w.cfg.Model, class)
+		if err != nil || b.Relay > 0 || class == jobs.Interactive && b.Head != nil {
+			return "", false
+		}
+		if class == jobs.Batch && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
+			choice := i.choose(b)
+			return choice.Why, choice.Take
+		}
+	}
+	return "", false
+}
+
+// backlog reads what waits for the workers of a model.
+func (c *Conn) backlog(ctx context.Context, model string, class jobs.Class) (b jobs.Backlog, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
+	defer cancel()
+	relay, err := c.depth(ctx, jobs.RoleDecode, model, class)
+	if err != nil {
+		return b, err
+	}
+	b.Relay = relay.Waiting
+	consumer, err := c.js.Consumer(ctx, StreamIntake, jobs.ConsumerName(jobs.RolePrefill, model, class))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return b, nil
+	}
+	if err != nil {
+		return b, c.failed(ctx, err, "look at the intake of model %s", model)
+	}
+	info := consumer.CachedInfo() // asked for this instant
+	if b.Intake = int(info.NumPending); b.Intake == 0 {
+		return b, nil
+	}
+	// What was delivered before, and waits for another try, is not looked at: it comes to whoever asks next.
+	msg, err := c.ofLeader(ctx, StreamIntake, msgGet{Seq: info.Delivered.Stream + 1, NextFor: jobs.JobFilter(jobs.StagePrefill, model, class)})
+	if err != nil || msg == nil {
+		return b, err
+	}
+	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
+		b.Head = head
+	}
+	return b, nil
+}
