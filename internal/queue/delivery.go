@@ -45,28 +45,29 @@ type delivery struct {
 
 	patience atomic.Pointer[patience] // while its task runs
 	release  func()                   // the slot
+	counted  func(handed bool)        // has the job counted as done with here
 }
 
-// handle brings one delivery to an end and reports whether the job was handed over to decode. What
-// goes wrong with NATS is logged and left to the next delivery, unblamed.
-func (w *Worker) handle(publishing, tasks context.Context, a arrival, release func()) (handed bool) {
-	d := &delivery{arrival: a, w: w, log: w.log, release: release, reconnects: w.c.nc.Stats().Reconnects}
+// handle brings one delivery to an end. What goes wrong with NATS is logged and left to the next delivery, unblamed.
+func (w *Worker) handle(publishing, tasks context.Context, a arrival, release func(), counted func(handed bool)) {
+	d := &delivery{arrival: a, w: w, log: w.log, release: release, counted: counted, reconnects: w.c.nc.Stats().Reconnects}
+	defer counted(false)
 	if err := d.read(); err != nil {
 		if err := d.buryUnread(publishing, err); err != nil {
 			d.log.Error("bury message that cannot be read", "subject", a.msg.Subject, "error", err)
 		}
-		return false
+		return
 	}
 	d.log = w.log.With("job", d.job.ID, "stage", d.stage)
 	if d.foreign() {
 		w.handBack(publishing, a)
-		return false
+		return
 	}
 	if _, twice := w.running.LoadOrStore(a.msg.Subject, d); twice {
 		// The server did not hear of the first delivery for too long. That one goes on, and its
 		// acknowledgement will do for both.
 		d.log.Warn("job was delivered again while it is at work here")
-		return false
+		return
 	}
 	defer w.running.Delete(a.msg.Subject)
 
@@ -75,14 +76,13 @@ func (w *Worker) handle(publishing, tasks context.Context, a arrival, release fu
 	letGo, err := d.keep(publishing, cancel)
 	if err != nil {
 		d.log.Warn("keep delivery", "error", err)
-		return false
+		return
 	}
 	defer letGo()
-	if handed, err = d.process(publishing, ctx); err != nil {
+	if err := d.process(publishing, ctx); err != nil {
 		d.log.Warn("job is left to its next delivery", "error", err)
 		d.forgive(publishing, err)
 	}
-	return handed
 }
 
 // read makes sense of the message.
@@ -146,7 +146,7 @@ func (d *delivery) foreign() bool {
 
 // process decides what is to be done with the job, and does it. An error is of NATS, and says that the job
 // needs another delivery. What a task has made waits for NATS as long as the worker lives.
-func (d *delivery) process(publishing, ctx context.Context) (handed bool, err error) {
+func (d *delivery) process(publishing, ctx context.Context) error {
 	looking, cancel := context.WithTimeout(publishing, d.w.lookLimit)
 	defer cancel()
 	var over bool
@@ -154,15 +154,16 @@ func (d *delivery) process(publishing, ctx context.Context) (handed bool, err er
 		over, err = d.look(ctx)
 		return err
 	}); err != nil {
-		return false, err
+		return err
 	}
 	var o jobs.Outcome
+	var err error
 	switch {
 	case over:
-		return false, d.finish(publishing)
+		return d.finish(publishing)
 	case d.attempt > jobs.MaxAttempts(d.address.Stage):
 		// Whatever it does to a worker, it shall not do it again.
-		return false, d.exhausted(publishing, d.attempt-1, d.past.Reason)
+		return d.exhausted(publishing, d.attempt-1, d.past.Reason)
 	case d.job.Expired(d.w.clock.at(time.Now())):
 		err = jobs.ErrDeadline
 	case ctx.Err() != nil:

@@ -10,9 +10,9 @@ import (
 	"tandem/internal/jobs"
 )
 
-// settle makes records of what became of a task, and only then acknowledges the message. It reports
-// whether the job was handed over to decode, and tells the stage what became of its outcome.
-func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (handed bool, _ error) {
+// settle makes records of what became of a task, and only then acknowledges the message. It
+// tells the stage what became of its outcome.
+func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error {
 	published := false
 	defer func() {
 		if o.Settled != nil {
@@ -20,28 +20,29 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 		}
 	}()
 	if over, err := d.over(ctx, err == nil); err != nil {
-		return false, err
+		return err
 	} else if over {
-		return false, d.finish(ctx)
+		return d.finish(ctx)
 	}
 	if err == nil {
 		d.w.breaker.succeeded()
-		first := true
-		if o.Next != nil {
-			handed, err = true, d.hop(ctx, o.Next)
+		first, handed := true, o.Next != nil
+		if handed {
+			err = d.hop(ctx, o.Next)
 		} else {
 			first, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
 		}
 		if err == nil {
 			published = true
+			d.counted(handed) // before anybody counts again what is at decode
 			d.crashPoint()
 			if !first {
-				return handed, d.finish(ctx)
+				return d.finish(ctx)
 			}
-			return handed, d.acknowledge(ctx)
+			return d.acknowledge(ctx)
 		}
 		if _, ours := errors.AsType[*jobs.Error](err); !ours {
-			return false, err // of NATS
+			return err // of NATS
 		}
 	}
 
@@ -49,26 +50,26 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) (hande
 	d.log.Warn("task failed", "attempt", d.attempt, "code", jobs.CodeOf(err), "error", err, "then", class.String())
 	switch class {
 	case jobs.Ended:
-		return false, d.end(ctx, err)
+		return d.end(ctx, err)
 	case jobs.Permanent:
-		return false, d.fail(ctx, d.attempt, err)
+		return d.fail(ctx, d.attempt, err)
 	case jobs.HandBack:
 		if err := d.excuse(ctx); err != nil {
-			return false, err
+			return err
 		}
 		d.again(ctx, jobs.RetryDelay(class, d.attempt))
-		return false, nil
+		return nil
 	}
 	last := d.attempt >= jobs.MaxAttempts(d.address.Stage)
 	d.w.failed(err, !last || d.address.Stage == jobs.StagePrefill) // from where it goes to fallback
 	if last {
-		return false, d.exhausted(ctx, d.attempt, err.Error())
+		return d.exhausted(ctx, d.attempt, err.Error())
 	}
 	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
-		return false, err
+		return err
 	}
 	d.again(ctx, jobs.RetryDelay(class, d.attempt))
-	return false, nil
+	return nil
 }
 
 // forgive takes the blame off a delivery that NATS has kept from its end. That waits for NATS as

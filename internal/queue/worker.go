@@ -416,12 +416,13 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 		return
 	}
 	release = sync.OnceFunc(release)
-	ended := w.intake.begin()
+	end, once := w.intake.begin(), new(sync.Once)
+	counted := func(handed bool) { once.Do(func() { end(handed) }) }
 	tried := w.breaker.begin()
 	w.deliveries.Go(func() {
 		defer tried()
 		defer release()
-		ended(w.handle(publishing, tasks, a, release))
+		w.handle(publishing, tasks, a, release, counted)
 	})
 }
 
