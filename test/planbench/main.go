@@ -25,7 +25,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "folder for plans.md and plans.json")
 	flag.StringVar(&o.timeline, "timeline", "", "folder for a picture of each run's slots, as SVG")
 	flag.BoolVar(&o.text, "text", false, "print what each slot did, and how long it was idle between what")
-	flag.StringVar(&o.dir, "dir", "", "folder to keep logs and states in; a temporary one if empty")
+	flag.StringVar(&o.dir, "dir", "", "folder in which to keep logs, states and queues; they are removed if empty")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -46,10 +46,11 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 			}
 		}
 	}
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "planbench-"); err != nil {
-			return false, err
-		}
+	kept := o.dir != ""
+	if o.dir, err = os.MkdirTemp(o.dir, "planbench-"); err != nil {
+		return false, err
+	}
+	if !kept {
 		defer os.RemoveAll(o.dir)
 	}
 	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{
