@@ -65,6 +65,16 @@ func (m *Machine) TokenSeconds(tokens, busy int) float64 {
 	return slower / at(m.Decode, float64(tokens), false)
 }
 
+// Machine finds a machine by its name.
+func (f *Fleet) Machine(name string) (*Machine, error) {
+	for i := range f.Machines {
+		if f.Machines[i].Name == name {
+			return &f.Machines[i], nil
+		}
+	}
+	return nil, fmt.Errorf("fleet %s has no machine %q", f.Name, name)
+}
+
 // StateBytes is the size of the KV state of so many tokens.
 func (f *Fleet) StateBytes(tokens int) float64 { return f.BytesPerToken*float64(tokens) + f.FixedBytes }
 
