@@ -123,7 +123,7 @@ func (s *Server) props(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) listSlots(w http.ResponseWriter, _ *http.Request) {
 	type state struct {
 		ID         int    `json:"id"`
-		Task       uint64 `json:"id_task"`
+		Task       uint64 `json:"id_task,omitempty"` // the last one, if there was one
 		Context    int    `json:"n_ctx"`
 		Processing bool   `json:"is_processing"`
 	}

@@ -38,11 +38,11 @@ type task struct {
 
 // report is how far a task has come.
 type report struct {
-	given, begun, finished bool
-	cached, done           int     // tokens of the prompt
-	generated              int     // tokens of the answer
-	held                   []int32 // of a move: what is to be saved
-	prefill, decode        time.Duration
+	begun, finished bool
+	held            []int32 // what the slot held when it was given
+	cached, done    int     // tokens of the prompt
+	generated       int     // tokens of the answer
+	prefill, decode time.Duration
 }
 
 func newTask(slot int) *task { return &task{want: slot, latest: make(chan report, 1)} }
@@ -75,7 +75,7 @@ func (l *loop) give(t *task) bool {
 	}
 	l.given++
 	s.task, s.used = t, l.given
-	t.slot, t.number, t.report.given = s, l.given, true
+	t.slot, t.number, t.report.held = s, l.given, s.held
 	switch t.move {
 	case Save:
 		t.prompt = s.held
@@ -91,7 +91,6 @@ func (l *loop) give(t *task) bool {
 		t.report.cached, t.report.done = t.done, t.done
 		s.held = t.prompt[:t.done]
 	}
-	t.report.held = s.held
 	t.tell()
 	return true
 }

@@ -83,7 +83,7 @@ func (a *writer) event(body map[string]any, text, reason string) {
 	} else {
 		body["index"], body["content"], body["stop"] = 0, text, reason != ""
 		if reason != "" {
-			body["stop_type"] = reason
+			body["stop_type"], body["id_slot"] = reason, a.task.slot.id
 		}
 	}
 	data, _ := json.Marshal(body) // strings and numbers
