@@ -52,6 +52,7 @@ func (p *prompt) UnmarshalJSON(data []byte) error {
 // complete answers a prompt.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	var q request
+	came := s.loop.elapsed()
 	if !read(w, r, &q) {
 		return
 	}
@@ -83,8 +84,8 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		t.want = *q.Slot
 	}
 	t.prompt, t.cache, t.stream = q.Prompt, q.Cache == nil || *q.Cache, q.Stream
-	t.answer = compose(t.prompt, natural(text), limit, q.Stop, seedOf(q.Temperature, q.Seed))
-	if err := s.loop.do(func() { s.loop.waiting = append(s.loop.waiting, t) }); err != nil {
+	t.answer = compose(t.prompt, natural(text, s.options.Answer), limit, q.Stop, seedOf(q.Temperature, q.Seed))
+	if err := s.loop.submit(t, came); err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}

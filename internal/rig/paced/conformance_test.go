@@ -61,8 +61,8 @@ func TestConformance(t *testing.T) {
 		t.Run(fmt.Sprintf("window %v %d slots", window, slots), func(t *testing.T) {
 			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
 				f := quick(slots, window)
-				here := started(t, Options{Fleet: f, Machine: "prefill", Context: 8192})
-				there := started(t, Options{Fleet: f, Machine: "decode", Context: 8192})
+				here := started(t, Options{Fleet: f, Machine: "prefill", Context: 8192, Answer: 300})
+				there := started(t, Options{Fleet: f, Machine: "decode", Context: 8192, Answer: 300})
 				dead, err := llamacpp.New(llamacpp.Options{URL: "http://127.0.0.1:1"})
 				if err != nil {
 					t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 const (
 	chunkTokens = 2048                  // of a prompt, computed before anything else has a turn
-	burst       = 10 * time.Millisecond // how often text that is streamed flows
+	burst       = 20 * time.Millisecond // how often text that is streamed flows
 	longestWait = time.Second           // between two looks at answers that are not
 	mostLate    = 20 * time.Millisecond // that is made good to a requester who was told late
 )
@@ -110,13 +110,20 @@ func (l *loop) catchUp() {
 		l.complete()
 		l.plan()
 	}
-	switch {
-	case l.phase.kind == "":
-		// Who was told late comes back late, and would be here already.
-		l.now = max(l.now, t-min(l.late, mostLate))
-	case l.phase.task == nil:
+	if l.phase.kind == Decode {
 		l.advance(t)
 	}
+}
+
+// submit has a task wait for its slot that came at a moment since start. An idle engine has begun at that moment, whatever reading the
+// request took, and even earlier if the last requester was told late: without that, the next one would have been here already.
+func (l *loop) submit(t *task, came time.Duration) error {
+	return l.do(func() {
+		if l.phase.kind == "" {
+			l.now = max(l.now, came-min(l.late, mostLate))
+		}
+		l.waiting = append(l.waiting, t)
+	})
 }
 
 // plan gives slots to those who wait and begins the next phase.

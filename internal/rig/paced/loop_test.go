@@ -37,10 +37,10 @@ func running(t *testing.T, f *fleet.Fleet, scale float64, work func(l *loop)) {
 	})
 }
 
-// submit gives a task to the loop.
-func (l *loop) submit(t *testing.T, task *task) *task {
+// ask gives a task to the loop.
+func (l *loop) ask(t *testing.T, task *task) *task {
 	t.Helper()
-	if err := l.do(func() { l.waiting = append(l.waiting, task) }); err != nil {
+	if err := l.submit(task, l.elapsed()); err != nil {
 		t.Error(err)
 	}
 	return task
@@ -121,7 +121,7 @@ func TestTimeFollowsTheTable(t *testing.T) {
 					n := 20 + i
 					k := asked(0, prompt, n)
 					k.stream = i%2 == 0
-					r := l.submit(t, k).await()
+					r := l.ask(t, k).await()
 					takes := m.PrefillSeconds(len(prompt), r.cached)
 					decode := 0.0
 					for j := range n {
@@ -156,7 +156,7 @@ func TestSlotsShareTheLoop(t *testing.T) {
 			}
 			begin := time.Now()
 			for _, k := range list {
-				l.submit(t, k)
+				l.ask(t, k)
 			}
 			// The second prompt takes 1 ms, which the first answer gains. Then both go on at 15 ms a token, and the second one's last token
 			// would be there within the 10 ms that it takes one alone.
@@ -169,9 +169,9 @@ func TestSlotsShareTheLoop(t *testing.T) {
 	t.Run("a prompt", func(t *testing.T) {
 		running(t, table(2), 1, func(l *loop) {
 			begin := time.Now()
-			first := l.submit(t, asked(0, numbered(0, 1, 1), 100))
+			first := l.ask(t, asked(0, numbered(0, 1, 1), 100))
 			<-time.After(501 * time.Millisecond) // half of it
-			second := l.submit(t, asked(1, numbered(0, 5000, 2), 0))
+			second := l.ask(t, asked(1, numbered(0, 5000, 2), 0))
 			second.await()
 			near(t, "the prompt", time.Since(begin), 0.501+5)
 			first.await()
@@ -181,7 +181,7 @@ func TestSlotsShareTheLoop(t *testing.T) {
 	t.Run("two prompts", func(t *testing.T) {
 		running(t, table(2), 1, func(l *loop) {
 			begin := time.Now()
-			first, second := l.submit(t, asked(1, numbered(0, 5000, 1), 0)), l.submit(t, asked(0, numbered(0, 3000, 2), 0))
+			first, second := l.ask(t, asked(1, numbered(0, 5000, 1), 0)), l.ask(t, asked(0, numbered(0, 3000, 2), 0))
 			first.await()
 			near(t, "the first", time.Since(begin), 5)
 			if r := second.await(); r.prefill != 3*time.Second {
@@ -192,12 +192,12 @@ func TestSlotsShareTheLoop(t *testing.T) {
 	})
 	t.Run("a state", func(t *testing.T) {
 		running(t, table(2), 1, func(l *loop) {
-			l.submit(t, asked(1, numbered(0, 500, 1), 0)).await()
+			l.ask(t, asked(1, numbered(0, 500, 1), 0)).await()
 			begin := time.Now()
-			first := l.submit(t, asked(0, numbered(0, 1000, 2), 10))
+			first := l.ask(t, asked(0, numbered(0, 1000, 2), 10))
 			save := newTask(1)
 			save.move = Save
-			l.submit(t, save)
+			l.ask(t, save)
 			if r := save.await(); len(r.held) != 500 {
 				t.Errorf("%d tokens to save, want 500", len(r.held))
 			}
@@ -210,7 +210,7 @@ func TestSlotsShareTheLoop(t *testing.T) {
 		running(t, table(2), 1, func(l *loop) {
 			begin := time.Now()
 			prompt := numbered(0, 1000, 1)
-			first, second := l.submit(t, asked(0, prompt, 10)), l.submit(t, asked(0, prompt, 10))
+			first, second := l.ask(t, asked(0, prompt, 10)), l.ask(t, asked(0, prompt, 10))
 			first.await()
 			if r := second.await(); r.cached != 999 {
 				t.Errorf("%d tokens cached, want 999", r.cached)
@@ -224,25 +224,25 @@ func TestCancelledAtOnce(t *testing.T) {
 	running(t, table(1), 1, func(l *loop) {
 		begin := time.Now()
 		prompt := numbered(0, 5000, 1)
-		stopped, waits, next := l.submit(t, asked(0, prompt, 100)), l.submit(t, asked(0, prompt, 100)), asked(0, prompt, 100)
+		stopped, waits, next := l.ask(t, asked(0, prompt, 100)), l.ask(t, asked(0, prompt, 100)), asked(0, prompt, 100)
 		<-time.After(3 * time.Second) // in the middle of the second chunk
 		for _, k := range []*task{waits, stopped} {
 			if err := l.do(func() { l.cancel(k) }); err != nil {
 				t.Error(err)
 			}
 		}
-		if r := l.submit(t, next).await(); r.cached != chunkTokens {
+		if r := l.ask(t, next).await(); r.cached != chunkTokens {
 			t.Errorf("%d tokens cached, want those of the first chunk", r.cached)
 		}
 		near(t, "all", time.Since(begin), 3+2.952+1)
 
-		answering := l.submit(t, asked(0, prompt, 100))
+		answering := l.ask(t, asked(0, prompt, 100))
 		<-time.After(501 * time.Millisecond)
 		if err := l.do(func() { l.cancel(answering) }); err != nil {
 			t.Error(err)
 		}
 		held := slices.Concat(prompt, tokens(answering.answer.whole)[:49]) // of 50 tokens, since nothing was computed from the last
-		if r := l.submit(t, asked(0, slices.Concat(held, held[:10]), 1)).await(); r.cached != 5049 {
+		if r := l.ask(t, asked(0, slices.Concat(held, held[:10]), 1)).await(); r.cached != 5049 {
 			t.Errorf("%d tokens cached, want 5,049", r.cached)
 		}
 	})
@@ -252,7 +252,7 @@ func TestCancelledAtOnce(t *testing.T) {
 func TestSlotOfTheBestCache(t *testing.T) {
 	running(t, table(3), 1, func(l *loop) {
 		for i, prompt := range [][]int32{numbered(50, 1000, 1), numbered(500, 1000, 2), numbered(50, 1000, 3)} {
-			l.submit(t, asked(i, prompt, 1)).await()
+			l.ask(t, asked(i, prompt, 1)).await()
 		}
 		for _, tt := range []struct {
 			prompt []int32
@@ -265,7 +265,7 @@ func TestSlotOfTheBestCache(t *testing.T) {
 			{numbered(0, 1000, 7), 2, 0},
 			{numbered(0, 1000, 8), 1, 0},
 		} {
-			k := l.submit(t, asked(-1, tt.prompt, 1))
+			k := l.ask(t, asked(-1, tt.prompt, 1))
 			if r := k.await(); k.slot.id != tt.slot || r.cached != tt.cached {
 				t.Errorf("slot %d with %d tokens cached, want slot %d and %d", k.slot.id, r.cached, tt.slot, tt.cached)
 			}
@@ -275,14 +275,14 @@ func TestSlotOfTheBestCache(t *testing.T) {
 
 func TestTimelineAndSlower(t *testing.T) {
 	running(t, table(2), 0.5, func(l *loop) {
-		l.submit(t, asked(1, numbered(0, 5000, 1), 100)).await()
+		l.ask(t, asked(1, numbered(0, 5000, 1), 100)).await()
 		save := newTask(1)
 		save.move = Save
-		l.submit(t, save).await()
+		l.ask(t, save).await()
 		if err := l.do(func() { l.slower = 3 }); err != nil {
 			t.Fatal(err)
 		}
-		l.submit(t, asked(0, numbered(0, 1000, 1), 100))
+		l.ask(t, asked(0, numbered(0, 1000, 1), 100))
 		<-time.After(2 * time.Second)
 		var got Timeline
 		if err := l.do(func() { got = l.timeline(); l.forget() }); err != nil {

@@ -11,6 +11,7 @@ import (
 // moveSlot saves, restores or erases a slot's state, when the slot is idle. The file is written or read meanwhile, and for no less
 // time than the table says.
 func (s *Server) moveSlot(w http.ResponseWriter, r *http.Request) {
+	came := s.loop.elapsed()
 	var q struct {
 		Filename string `json:"filename"`
 	}
@@ -46,13 +47,12 @@ func (s *Server) moveSlot(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "Invalid action")
 		return
 	}
-	begin := time.Now()
-	bytes, tokens, err := s.perform(t, work)
+	bytes, tokens, err := s.perform(t, came, work)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, cmp.Or(map[Kind]string{Restore: noRestore}[action], err.Error()))
 		return
 	}
-	took := milliseconds(time.Since(begin))
+	took := milliseconds(s.loop.elapsed() - came)
 	switch action {
 	case Save:
 		reply(w, map[string]any{"id_slot": id, "filename": q.Filename, "n_saved": tokens, "n_written": bytes, "timings": map[string]any{"save_ms": took}})
@@ -67,8 +67,8 @@ func (s *Server) moveSlot(w http.ResponseWriter, r *http.Request) {
 const noRestore = "Unable to restore slot: No available space in KV cache or invalid slot save file"
 
 // perform has the task done and works meanwhile. Nobody's leaving ends it: a state is written to its end.
-func (s *Server) perform(t *task, work func(held []int32) (int64, error)) (bytes int64, tokens int, err error) {
-	if err := s.loop.do(func() { s.loop.waiting = append(s.loop.waiting, t) }); err != nil {
+func (s *Server) perform(t *task, came time.Duration, work func(held []int32) (int64, error)) (bytes int64, tokens int, err error) {
+	if err := s.loop.submit(t, came); err != nil {
 		return 0, 0, err
 	}
 	worked := false

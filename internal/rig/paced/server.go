@@ -32,6 +32,7 @@ type Options struct {
 	SizeScale float64 // of the bytes of states, but not of how long they take; 0 is 1
 	Slower    bool    // as the machine has become since it was measured
 	Context   int     // tokens of each slot; 0 is 65,536
+	Answer    int     // tokens of an answer of which the prompt says nothing; 0 is 32
 }
 
 // Server is a running one.
@@ -51,9 +52,10 @@ type Server struct {
 
 // Start starts a server on an address such as 127.0.0.1:0, which runs until Close.
 func Start(addr string, o Options) (*Server, error) {
-	o.TimeScale, o.SizeScale, o.Context = cmp.Or(o.TimeScale, 1), cmp.Or(o.SizeScale, 1), cmp.Or(o.Context, 65536)
-	if o.TimeScale < 0 || o.SizeScale < 0 || o.Context < 1 || !filepath.IsAbs(o.Dir) {
-		return nil, fmt.Errorf("start paced engine: time scale %v, size scale %v, context %d, folder %q; want positive numbers and an absolute path", o.TimeScale, o.SizeScale, o.Context, o.Dir)
+	o.TimeScale, o.SizeScale = cmp.Or(o.TimeScale, 1), cmp.Or(o.SizeScale, 1)
+	o.Context, o.Answer = cmp.Or(o.Context, 65536), cmp.Or(o.Answer, 32)
+	if o.TimeScale < 0 || o.SizeScale < 0 || o.Context < 1 || o.Answer < 1 || !filepath.IsAbs(o.Dir) {
+		return nil, fmt.Errorf("start paced engine: time scale %v, size scale %v, context %d, answer %d, folder %q; want positive numbers and an absolute path", o.TimeScale, o.SizeScale, o.Context, o.Answer, o.Dir)
 	}
 	m, err := o.Fleet.Machine(o.Machine)
 	if err != nil {

@@ -85,15 +85,12 @@ type answer struct {
 	limit  bool   // it was not at its end
 }
 
-// naturalTokens is how long an answer is of which the prompt says nothing.
-const naturalTokens = 32
-
-// natural is how many tokens the answer would have by itself: the number after the last "answer:" of the prompt.
-func natural(prompt string) int {
+// natural is how many tokens the answer would have by itself: the number after the last "answer:" of the prompt, or else fallback.
+func natural(prompt string, fallback int) int {
 	const mark = "answer:"
 	at := strings.LastIndex(prompt, mark)
 	if at < 0 {
-		return naturalTokens
+		return fallback
 	}
 	number := prompt[at+len(mark):]
 	if end := strings.IndexFunc(number, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -102,7 +99,7 @@ func natural(prompt string) int {
 	if n, err := strconv.Atoi(number); err == nil && n > 0 {
 		return n
 	}
-	return naturalTokens
+	return fallback
 }
 
 // compose writes the answer: each word follows from all before it, and from the seed if there is a temperature.

@@ -26,7 +26,7 @@ func TestAnswerIsAsLongAsThePromptSays(t *testing.T) {
 	for prompt, want := range map[string]int{
 		"": 32, "Grade this. answer:437": 437, "answer:3 and then answer:512.": 512, "answer:": 32, "answer:many": 32, "answer:0": 32, "answer:12abc": 12,
 	} {
-		if got := natural(prompt); got != want {
+		if got := natural(prompt, 32); got != want {
 			t.Errorf("%q: %d tokens, want %d", prompt, got, want)
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"net/http"
 )
 
-// pieceTokens is how much text one event has at most. Text flows in bursts, and an event for each token would cost the reader too much.
-const pieceTokens = 8
+// pieceTokens is how much text one event has at most; the first one has a token. Text flows in bursts, and an event for each token, as
+// llama-server sends it, would cost the reader too much where time runs fast.
+const pieceTokens = 16
 
 // writer writes the answer to a completion: whole, or as a stream of events.
 type writer struct {
@@ -40,7 +41,11 @@ func (a *writer) write(now report) {
 		a.event(map[string]any{"prompt_progress": map[string]any{"total": len(a.task.prompt), "cache": now.cached, "processed": now.done}}, "", "")
 	}
 	for a.generated < now.generated {
-		a.generated = min(a.generated+pieceTokens, now.generated)
+		if a.generated == 0 {
+			a.generated = 1
+		} else {
+			a.generated = min(a.generated+pieceTokens, now.generated)
+		}
 		text := a.task.answer.after(a.generated)
 		if piece := text[a.sent:]; piece != "" {
 			a.sent = len(text)

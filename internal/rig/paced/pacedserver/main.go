@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"tandem/internal/rig/paced"
@@ -50,6 +52,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if o.Dir, err = filepath.Abs(*dir); err != nil {
 		return fmt.Errorf("find folder of states: %w", err)
 	}
+	runtime.GOMAXPROCS(1)    // many of these run beside what is measured,
+	debug.SetGCPercent(1000) // and their few megabytes need no thrift
 	s, err := paced.Start(*listen, o)
 	if err != nil {
 		return err
