@@ -91,6 +91,10 @@ bench-handover: engines ## what a hand-over costs beside the ways to do without 
 bench-class: build engines ## a class of 60 notebooks of realistic size, the submitter and a worker killed in the middle
 	go run ./test/classbench
 
+.PHONY: bench-plans
+bench-plans: ## every plan, two whole machines and the lower bound, on each fleet and load, over paced engines: 40 minutes, on an idle machine (PLANS="--fleets spark-mac-qwen --jobs 16": less)
+	go run ./test/planbench $(PLANS)
+
 .PHONY: faults
 faults: engines ## kill, freeze, cut off and starve every part under load, and judge what became of each job: 10 minutes, on an idle machine (FAULTS="--seed 2 --share 0.1": another, shorter one)
 	go run ./test/faults $(FAULTS)

@@ -28,6 +28,7 @@ const (
 	MissingModel Ability = "missing model" // notice that it does not have the model
 	CacheCounts  Ability = "cache counts"  // say how much of a prompt was cached
 	States       Ability = "states"        // move KV states
+	Formats      Ability = "formats"       // hold an answer to a JSON schema
 )
 
 // Subject is an engine under test and what the suite needs to know about it. The suite closes all
@@ -45,8 +46,9 @@ type Subject struct {
 	Unreachable engine.Engine // the same, with nobody listening at its address
 
 	// Peer is the same on another machine: states move from Engine to Peer.
-	Peer   engine.Engine
-	Window int // of a sliding-window model, in tokens: see Pair
+	Peer       engine.Engine
+	Window     int // of a sliding-window model, in tokens: see Pair
+	LineTokens int // see Pair
 
 	Cannot map[Ability]string // reasons; without Thinker, Missing or Peer the ability must be listed
 }
@@ -79,7 +81,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("handover", s.handover)
 	if s.Peer != nil {
 		t.Run("state", func(t *testing.T) {
-			Handover(t, Pair{Prefill: s.Engine, Decode: s.Peer, Slots: s.Slots, Window: s.Window})
+			Handover(t, Pair{Prefill: s.Engine, Decode: s.Peer, Slots: s.Slots, Window: s.Window, LineTokens: s.LineTokens})
 		})
 	}
 	t.Run("counts", s.counts)

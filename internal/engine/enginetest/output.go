@@ -151,6 +151,9 @@ func (s *suite) seeds(t *testing.T) {
 
 // schema: the text is JSON that satisfies the schema, whatever the model.
 func (s *suite) schema(t *testing.T) {
+	if _, cannot := s.Cannot[Formats]; cannot {
+		return // Run has said why
+	}
 	for _, temperature := range []float64{0, 1} {
 		req := greedy("Grade the answer as JSON.", 320)
 		req.Format = schemaOf(verdict)

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -20,6 +21,7 @@ type Pair struct {
 	Prefill, Decode engine.Engine
 	Slots           int   // of each
 	Tokens          []int // lengths of the prompts to hand over, roughly; 64 and 500 if empty
+	LineTokens      int   // of a line of the suite's code, roughly; 22 if 0, as with the stand-ins' vocabularies
 
 	// Window is the model's sliding window, 0 without. llama-server computes the last tokens of a prompt that is
 	// shorter than it again, although it need not: up to 8.
@@ -42,7 +44,7 @@ func Handover(t *testing.T, p Pair) {
 		t.Fatalf("the engines' fingerprints differ: %s", strings.Join(d, "; "))
 	}
 	for _, n := range p.Tokens {
-		t.Run(fmt.Sprintf("%d tokens", n), func(t *testing.T) { p.check(t, sized("Grade", n), n) })
+		t.Run(fmt.Sprintf("%d tokens", n), func(t *testing.T) { p.check(t, p.sized("Grade", n), n) })
 	}
 	t.Run("kinds of requests", func(t *testing.T) {
 		for _, r := range requests() {
@@ -50,7 +52,7 @@ func Handover(t *testing.T, p Pair) {
 		}
 	})
 	t.Run("one token", func(t *testing.T) {
-		req := sized("One", 64)
+		req := p.sized("One", 64)
 		req.Options.NumPredict = new(1)
 		p.check(t, req, 0)
 	})
@@ -180,7 +182,7 @@ func (p Pair) atOnce(t *testing.T) {
 	var moved []engine.Prefilled
 	var want []engine.Completion
 	for i := range 2 * p.Slots {
-		req := sized(fmt.Sprintf("Student %d", i), 200)
+		req := p.sized(fmt.Sprintf("Student %d", i), 200)
 		req.Options.NumPredict = new(24)
 		pre := p.export(t, req)
 		want = append(want, p.continued(t, req))
@@ -206,7 +208,7 @@ func (p Pair) class(t *testing.T) {
 	shared := "The rubric, the template and the solution:\n" + code(60)
 	computed, whole, own := 0, 0, 0
 	for i := range students {
-		req := greedy(shared+fmt.Sprintf("Now student %d:\n", i)+sized(fmt.Sprint("work ", i), 120).Prompt, 8)
+		req := greedy(shared+fmt.Sprintf("Now student %d:\n", i)+p.sized(fmt.Sprint("work ", i), 120).Prompt, 8)
 		req.SharedPrefix = len(shared)
 		pre := p.export(t, req)
 		computed += pre.ComputedTokens
@@ -237,10 +239,10 @@ func (p Pair) class(t *testing.T) {
 
 // wrong: a state that is not the prompt's is refused before anything is emitted, and does no harm.
 func (p Pair) wrong(t *testing.T) {
-	req := sized("The right one", 200)
+	req := p.sized("The right one", 200)
 	for name, spoil := range map[string]func(t *testing.T, pre *engine.Prefilled){
 		"of another prompt": func(t *testing.T, pre *engine.Prefilled) {
-			other := p.move(t, p.export(t, sized("Another prompt", 200)))
+			other := p.move(t, p.export(t, p.sized("Another prompt", 200)))
 			pre.State.Path, pre.State.Bytes, pre.State.Tokens = other.State.Path, other.State.Bytes, other.State.Tokens
 		},
 		"missing file": func(_ *testing.T, pre *engine.Prefilled) { pre.State.Path += ".gone" },
@@ -274,13 +276,12 @@ func (p Pair) wrong(t *testing.T) {
 			if err != nil || !sameText(c, want) {
 				t.Errorf("computed again: %q (%v), want %q", c.Text, err, want.Text)
 			}
-			p.check(t, sized("The next one after "+name, 100), 0)
+			p.check(t, p.sized("The next one after "+name, 100), 0)
 		})
 	}
 }
 
 // sized is a greedy request with a prompt of about so many tokens.
-func sized(title string, tokens int) engine.Request {
-	const perLine = 22 // tokens of a line of code, roughly, with the stand-ins' vocabularies
-	return greedy(title+":\n"+code(max(1, (tokens-12)/perLine)), 16)
+func (p Pair) sized(title string, tokens int) engine.Request {
+	return greedy(title+":\n"+code(max(1, (tokens-12)/cmp.Or(p.LineTokens, 22))), 16)
 }

@@ -19,7 +19,7 @@ const natsServer = "github.com/nats-io/nats-server/v2"
 
 // patterns match the main packages of all programs, wherever there are some.
 func patterns() []string {
-	return []string{"tandem/cmd/...", "tandem/internal/rig/noopengine/...", natsServer}
+	return []string{"tandem/cmd/...", "tandem/internal/rig/noopengine/...", "tandem/internal/rig/paced/pacedserver/...", natsServer}
 }
 
 // BuildOptions say how the programs are built.
@@ -32,7 +32,8 @@ type BuildOptions struct {
 	Only []string
 }
 
-// Programs are the built ones: prefill-worker, decode-worker, submitter, llama-server-shim, nats-server, noopengine.
+// Programs are the built ones: prefill-worker, decode-worker, submitter, llama-server-shim, nats-server, noopengine,
+// pacedserver.
 type Programs struct {
 	dir string
 }

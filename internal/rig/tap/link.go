@@ -36,12 +36,13 @@ type meter struct {
 	free time.Time // when all that was reserved has passed
 }
 
-// reserve returns when n more bytes will have passed.
-func (m *meter) reserve(n, bytesPerSecond int) time.Time {
+// reserve returns when n more bytes will have passed, which were written at the given time: whoever comes late to send them has not made
+// the wire slower.
+func (m *meter) reserve(at time.Time, n, bytesPerSecond int) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := time.Now(); m.free.Before(now) {
-		m.free = now
+	if m.free.Before(at) {
+		m.free = at
 	}
 	m.free = m.free.Add(time.Duration(float64(n) / float64(bytesPerSecond) * float64(time.Second)))
 	return m.free
@@ -141,6 +142,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	w := c.tap.weather.Load()
 	direct := w.calm() && !c.draining && c.ending == alive
 	c.mu.Unlock()
+	c.carried(len(b))
 	if direct {
 		return c.raw.Write(b)
 	}
@@ -156,6 +158,15 @@ func (c *conn) Write(b []byte) (int, error) {
 		n += len(part)
 	}
 	return n, nil
+}
+
+// carried counts bytes that are about to be passed on.
+func (c *conn) carried(n int) {
+	if c.toTarget {
+		c.tap.toTarget.Add(int64(n))
+	} else {
+		c.tap.toClient.Add(int64(n))
+	}
 }
 
 // push puts bytes into the queue when there is room.
@@ -318,7 +329,7 @@ func (c *conn) due(p piece) bool {
 		if !c.sleep(p.at.Add(w.Delay), w) {
 			continue
 		}
-		if w.BytesPerSecond <= 0 || len(p.data) == 0 || c.sleep(w.meter(c.toTarget).reserve(len(p.data), w.BytesPerSecond), w) {
+		if w.BytesPerSecond <= 0 || len(p.data) == 0 || c.sleep(w.meter(c.toTarget).reserve(p.at, len(p.data), w.BytesPerSecond), w) {
 			return true
 		}
 	}

@@ -213,6 +213,32 @@ func TestBytesPerSecond(t *testing.T) {
 	}
 }
 
+// TestMeterTakesNoTimeForLateness holds the wire to its rate where whoever sends wakes up late, as timers do after every piece.
+func TestMeterTakesNoTimeForLateness(t *testing.T) {
+	var m meter
+	written := time.Now().Add(-time.Second)
+	for i := range 3 {
+		want := written.Add(time.Duration(i+1) * 100 * time.Millisecond)
+		if got := m.reserve(written, 100, 1000); !got.Equal(want) {
+			t.Errorf("piece %d has passed %v after it was written, want %v", i, got.Sub(written), want.Sub(written))
+		}
+	}
+	idle := written.Add(10 * time.Second)
+	if got, want := m.reserve(idle, 100, 1000), idle.Add(100*time.Millisecond); !got.Equal(want) {
+		t.Errorf("a piece after a pause has passed at %v, want %v", got, want)
+	}
+}
+
+func TestCarried(t *testing.T) {
+	tp := listenRaw(t, echo(t))
+	exchange(t, dial(t, tp), "once")
+	tp.Set(Conditions{BytesPerSecond: 1 << 20})
+	exchange(t, dial(t, tp), "and again")
+	if to, from := tp.Carried(); to != 13 || from != 13 {
+		t.Errorf("Carried() = %d, %d; 13 bytes were sent, and came back", to, from)
+	}
+}
+
 func TestDrop(t *testing.T) {
 	tp := listenRaw(t, echo(t))
 	old, leaving := dial(t, tp), dial(t, tp)

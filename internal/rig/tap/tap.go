@@ -93,6 +93,8 @@ type Tap struct {
 	weather  atomic.Pointer[weather]
 	tasks    sync.WaitGroup // every goroutine of the tap
 
+	toTarget, toClient atomic.Int64 // bytes carried
+
 	mu     sync.Mutex
 	target string
 	conns  map[*conn]struct{} // both sides, all that are not closed
@@ -140,6 +142,9 @@ func (t *Tap) SetTarget(addr string) {
 	defer t.mu.Unlock()
 	t.target = addr
 }
+
+// Carried is how many bytes the tap has passed on so far, or was about to, in each direction.
+func (t *Tap) Carried() (toTarget, toClient int64) { return t.toTarget.Load(), t.toClient.Load() }
 
 // Err is the first thing that the tap could not carry, such as an operation that it could not parse, whose connection was closed; nil if there was none.
 func (t *Tap) Err() error {

@@ -5,6 +5,7 @@ package fleet
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,6 +66,16 @@ func (m *Machine) TokenSeconds(tokens, busy int) float64 {
 	return slower / at(m.Decode, float64(tokens), false)
 }
 
+// Machine finds a machine by its name.
+func (f *Fleet) Machine(name string) (*Machine, error) {
+	for i := range f.Machines {
+		if f.Machines[i].Name == name {
+			return &f.Machines[i], nil
+		}
+	}
+	return nil, fmt.Errorf("fleet %s has no machine %q", f.Name, name)
+}
+
 // StateBytes is the size of the KV state of so many tokens.
 func (f *Fleet) StateBytes(tokens int) float64 { return f.BytesPerToken*float64(tokens) + f.FixedBytes }
 
@@ -107,22 +118,49 @@ func Read(path string) (*Fleet, error) {
 }
 
 func (f *Fleet) validate() error {
-	roles := map[string]int{}
+	roles, names := map[string]int{}, map[string]bool{}
 	for _, m := range f.Machines {
-		roles[m.Role]++
-		if m.Name == "" || m.Slots < 1 || len(m.Prefill) == 0 || len(m.Decode) == 0 || m.SaveBytesPerSecond <= 0 || m.RestoreBytesPerSecond <= 0 {
-			return fmt.Errorf("machine %q: want a name, slots, prefill_seconds, decode_tokens_per_second, save_bytes_per_second and restore_bytes_per_second", m.Name)
+		if err := m.validate(); err != nil {
+			return fmt.Errorf("machine %q: %w", m.Name, err)
 		}
-		for _, list := range [][]Point{m.Prefill, m.Decode} {
-			for i, p := range list {
-				if p.Tokens < 0 || p.Value <= 0 || i > 0 && p.Tokens <= list[i-1].Tokens {
-					return fmt.Errorf("machine %q: point %d is %+v; want growing tokens and values above 0", m.Name, i, p)
-				}
+		if names[m.Name] {
+			return fmt.Errorf("two machines are named %q", m.Name)
+		}
+		if m.Slots != f.Machines[0].Slots {
+			return fmt.Errorf("machine %q has %d slots, the first one %d; states move only between engines with as many slots", m.Name, m.Slots, f.Machines[0].Slots)
+		}
+		names[m.Name] = true
+		roles[m.Role]++
+	}
+	if f.Model == "" || f.BytesPerToken <= 0 || f.FixedBytes < 0 || f.LinkBytesPerSecond <= 0 || roles["prefill"] == 0 || roles["decode"] == 0 || len(roles) > 2 {
+		return fmt.Errorf("want model, bytes_per_token, link_bytes_per_second, and machines of the roles prefill and decode; has roles %v", roles)
+	}
+	return nil
+}
+
+func (m *Machine) validate() error {
+	if m.Name == "" || m.Slots < 1 || len(m.Prefill) == 0 || len(m.Decode) == 0 || m.SaveBytesPerSecond <= 0 || m.RestoreBytesPerSecond <= 0 {
+		return errors.New("want a name, slots, prefill_seconds, decode_tokens_per_second, save_bytes_per_second and restore_bytes_per_second")
+	}
+	for _, list := range [][]Point{m.Prefill, m.Decode} {
+		for i, p := range list {
+			if p.Tokens < 0 || p.Value <= 0 || i > 0 && p.Tokens <= list[i-1].Tokens {
+				return fmt.Errorf("point %d is %+v; want growing tokens and values above 0", i, p)
 			}
 		}
 	}
-	if f.Model == "" || f.BytesPerToken <= 0 || f.LinkBytesPerSecond <= 0 || roles["prefill"] == 0 || roles["decode"] == 0 || len(roles) > 2 {
-		return fmt.Errorf("want model, bytes_per_token, link_bytes_per_second, and machines of the roles prefill and decode; has roles %v", roles)
+	for i, p := range m.Prefill {
+		if p.Tokens == 0 || i > 0 && p.Value <= m.Prefill[i-1].Value {
+			return fmt.Errorf("point %d of prefill_seconds is %+v; want growing times of some tokens", i, p)
+		}
+	}
+	if m.Slower < 0 {
+		return fmt.Errorf("slower is %v; want a factor above 0", m.Slower)
+	}
+	for n, factor := range m.Busy {
+		if n < 2 || factor < 1 {
+			return fmt.Errorf("busy has factor %v for %d; want at least 1, for two and more", factor, n)
+		}
 	}
 	return nil
 }

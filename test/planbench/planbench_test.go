@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSmallFleetByAllPolicies is the benchmark in small: every policy answers every job of two classes, and the report has all of it. How long it took is
+// not looked at.
+func TestSmallFleetByAllPolicies(t *testing.T) {
+	dir := t.TempDir()
+	var printed bytes.Buffer
+	_, err := Run(t.Context(), &printed, options{
+		fleetDir: "../fleets", fleets: "spark-mac-qwen", loads: "class-2500,alone-1000", jobs: "5", policies: strings.Join(allPolicies(), ","),
+		timeScale: 0.005, sizeScale: 0.001, text: true, out: dir, timeline: dir, work: t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "plans.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []figures
+	if err := json.Unmarshal(data, &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2 || rows[0].Load != "class-2500" || rows[1].Load != "alone-1000" {
+		t.Fatalf("the figures are of %d rows, want one for each of two loads:\n%s", len(rows), data)
+	}
+	works := map[string]string{wholeMachines: "spark mac", allLocal: "mac", disaggregated: "spark mac"} // auto may do as it likes
+	for _, r := range rows {
+		if len(r.Policies) != len(allPolicies()) || r.Bound <= 0 || len(r.Goals) == 0 {
+			t.Errorf("%s: %d policies, bound %v, %d goals; want all of them", r.Load, len(r.Policies), r.Bound, len(r.Goals))
+		}
+		for _, p := range r.Policies {
+			answered := 0
+			for _, n := range p.Ways {
+				answered += n
+			}
+			if len(p.Wrong) > 0 || answered != r.Jobs || p.Seconds < r.Bound || len(p.Slots) != 2 {
+				t.Errorf("%s, %s: %d of %d jobs, wrong %q, %.1f s with a bound of %.1f s, %d slots; want all right, not below the bound, and two slots",
+					r.Load, p.Policy, answered, r.Jobs, p.Wrong, p.Seconds, r.Bound, len(p.Slots))
+			}
+			for _, s := range p.Slots {
+				idle := s.Start >= p.Seconds
+				if must, known := works[p.Policy]; known && idle == strings.Contains(must, s.Machine) {
+					t.Errorf("%s, %s: %s did nothing: %t", r.Load, p.Policy, s.Machine, idle)
+				}
+			}
+			picture := filepath.Join(dir, "spark-mac-qwen-"+r.Load+"-5-"+strings.ReplaceAll(p.Policy, " ", "-")+".svg")
+			if _, err := os.Stat(picture); err != nil {
+				t.Error(err)
+			}
+			if p.Policy == disaggregated && p.Bytes < 5*1000*98_320 {
+				t.Errorf("%s: %.0f bytes moved, which are no five states", r.Load, p.Bytes)
+			}
+		}
+	}
+	table, err := os.ReadFile(filepath.Join(dir, "plans.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"### spark-mac-qwen", "| class-2500 | 5 |", "| alone-1000 | 5 |", "2 classes measured"} {
+		if !strings.Contains(string(table), want) || !strings.Contains(printed.String(), want) {
+			t.Errorf("the report, or what was printed of it, lacks %q:\n%s", want, table)
+		}
+	}
+	if want := "spark-mac-qwen, alone-1000, 5 jobs, auto"; !strings.Contains(printed.String(), want) {
+		t.Errorf("no timeline of %q was printed", want)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := options{fleetDir: "../fleets", jobs: "60,16", policies: "auto", seconds: 1, sizeScale: 1}
+	if c, err := good.choose(); err != nil || len(c.fleets) == 0 || len(c.loads) != len(allLoads()) || len(c.jobs) != 2 || len(c.policies) != 1 {
+		t.Errorf("choose = %+v, %v; want every fleet and load", c, err)
+	}
+	for want, change := range map[string]func(*options){
+		"fleets: \"none\"":   func(o *options) { o.fleets = "none" },
+		"loads: \"none\"":    func(o *options) { o.loads = "giant,none" },
+		"policies: \"none\"": func(o *options) { o.policies = "none" },
+		"jobs: \"0\"":        func(o *options) { o.jobs = "0" },
+		"size-scale 0":       func(o *options) { o.sizeScale = 0 },
+	} {
+		o := good
+		change(&o)
+		if _, err := o.choose(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("choose = %v, want an error with %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tandem/internal/rig/host"
+	"tandem/internal/rig/paced/fleet"
+)
+
+// options say what to measure: see the flags.
+type options struct {
+	fleetDir, fleets, loads, jobs, policies string
+	timeScale, seconds, sizeScale           float64
+	sequential, text                        bool
+	out, timeline, dir                      string
+	work                                    io.Writer // what goes on
+}
+
+// chosen are the options, read.
+type chosen struct {
+	fleets   []*fleet.Fleet
+	loads    []load
+	jobs     []int
+	policies []string
+}
+
+// Run measures what the options ask for, writes the report and says whether all goals were met.
+func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
+	c, err := o.choose()
+	if err != nil {
+		return false, err
+	}
+	for _, dir := range []string{o.out, o.timeline, o.dir} {
+		if dir != "" {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return false, err
+			}
+		}
+	}
+	kept := o.dir != ""
+	if o.dir, err = os.MkdirTemp(o.dir, "planbench-"); err != nil {
+		return false, err
+	}
+	if !kept {
+		defer os.RemoveAll(o.dir)
+	}
+	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{
+		Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server", "pacedserver"},
+	})
+	if err != nil {
+		return false, err
+	}
+	var report bytes.Buffer
+	to := io.MultiWriter(w, &report)
+	var all []*row
+	for _, f := range c.fleets {
+		rows, err := o.fleet(ctx, w, programs, f, c)
+		all = append(all, rows...)
+		printFleet(to, f, c.policies, rows)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	met = printSum(to, all)
+	if o.out == "" {
+		return met, nil
+	}
+	if err := os.WriteFile(filepath.Join(o.out, "plans.md"), report.Bytes(), 0o644); err != nil {
+		return false, fmt.Errorf("write report: %w", err)
+	}
+	return met, writeFigures(filepath.Join(o.out, "plans.json"), all)
+}
+
+// fleet measures all classes on a fleet, and returns those that it has measured.
+func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs, f *fleet.Fleet, c chosen) (rows []*row, err error) {
+	file, err := filepath.Abs(filepath.Join(o.fleetDir, f.Name+".json"))
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range c.loads {
+		s := &site{Fleet: f, file: file, programs: programs, timeScale: o.timeScale, sizeScale: o.sizeScale}
+		if s.timeScale == 0 {
+			least, err := bound(f, l.kinds(manyJobs))
+			if err != nil {
+				return rows, err
+			}
+			s.timeScale = o.seconds / least
+		}
+		for _, n := range c.jobs {
+			began := time.Now()
+			r, err := s.measure(ctx, class{l, n}, c.policies, o.sequential, filepath.Join(o.dir, fmt.Sprintf("%s-%s-%d", f.Name, l.Name, n)))
+			if err != nil {
+				return rows, fmt.Errorf("%s, %d jobs: %w", l.Name, n, err)
+			}
+			rows = append(rows, r)
+			fmt.Fprintf(o.work, "%s (%.0f s) ", f.Name, time.Since(began).Seconds())
+			printRow(o.work, r, c.policies)
+			if err := o.draw(w, r); err != nil {
+				return rows, err
+			}
+		}
+	}
+	return rows, nil
+}
+
+// draw shows what the slots did in a row's runs.
+func (o options) draw(w io.Writer, r *row) error {
+	for i, t := range r.timelines() {
+		if o.text {
+			t.text(w, 150, r.TimeScale)
+		}
+		if o.timeline == "" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := t.svg(&b); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%s-%s-%d-%s.svg", r.Fleet, r.Load, r.Jobs, strings.ReplaceAll(r.Outcomes[i].Policy, " ", "-"))
+		if err := os.WriteFile(filepath.Join(o.timeline, name), b.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write timeline: %w", err)
+		}
+	}
+	return nil
+}
+
+// choose reads the options that are lists.
+func (o options) choose() (c chosen, err error) {
+	if o.timeScale < 0 || o.timeScale == 0 && o.seconds <= 0 || o.sizeScale <= 0 {
+		return c, fmt.Errorf("time-scale %v, seconds %v, size-scale %v: want numbers above 0", o.timeScale, o.seconds, o.sizeScale)
+	}
+	files, err := filepath.Glob(filepath.Join(o.fleetDir, "*.json"))
+	if err != nil {
+		return c, err
+	}
+	var names []string
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".json"))
+	}
+	if names, err = pick("fleets", o.fleets, names); err != nil {
+		return c, err
+	}
+	for _, name := range names {
+		f, err := fleet.Read(filepath.Join(o.fleetDir, name+".json"))
+		if err != nil {
+			return c, err
+		}
+		c.fleets = append(c.fleets, f)
+	}
+	loads, err := pick("loads", o.loads, loadNames())
+	if err != nil {
+		return c, err
+	}
+	for _, l := range allLoads() {
+		if slices.Contains(loads, l.Name) {
+			c.loads = append(c.loads, l)
+		}
+	}
+	if c.policies, err = pick("policies", o.policies, allPolicies()); err != nil {
+		return c, err
+	}
+	for s := range strings.SplitSeq(o.jobs, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return c, fmt.Errorf("jobs: %q; want numbers of at least 1, separated by commas", s)
+		}
+		c.jobs = append(c.jobs, n)
+	}
+	return c, nil
+}
+
+// pick returns the names of a list that the user asked for, in the list's order; all if he named none.
+func pick(flag, asked string, list []string) (picked []string, err error) {
+	if asked == "" {
+		return list, nil
+	}
+	wanted := strings.Split(asked, ",")
+	for _, name := range wanted {
+		if !slices.Contains(list, name) {
+			return nil, fmt.Errorf("%s: %q is unknown; there are %s", flag, name, strings.Join(list, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !slices.Contains(wanted, name) }), nil
+}
