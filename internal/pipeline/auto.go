@@ -77,8 +77,10 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 func (s *Stage) relayed(peers []engine.Peer) int {
 	n := s.decoding()
 	for _, p := range peers {
-		if p.Role == jobs.RoleDecode {
-			n -= len(p.Running)
+		for _, r := range p.Running {
+			if r.Relayed {
+				n--
+			}
 		}
 	}
 	return max(0, n)
@@ -127,7 +129,7 @@ func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
 	size := s.size(t.Job)
 	self := engine.Peer{Role: s.role, Slots: s.slots, Rates: s.rates.With(s.about().Mover)}
 	times := self.Times(t.Job.Model, "", size)
-	c := course{before: times.Prompt, hands: hands}
+	c := course{before: times.Prompt, hands: hands, relayed: !t.Intake}
 	if engine.PrefixKey(engine.RequestOf(t.Job)) != "" && s.prefixes.Held()[engine.PrefixKey(engine.RequestOf(t.Job))] == 0 {
 		c.before += times.Prefix
 	}

@@ -23,6 +23,7 @@ type course struct {
 	tokens    float64 // of its answer
 	perSecond float64
 	hands     bool
+	relayed   bool
 
 	first time.Time // token; zero before
 	made  float64   // tokens so far
@@ -113,7 +114,7 @@ func (r *running) list() []jobs.Running {
 	defer r.mu.Unlock()
 	var list []jobs.Running
 	for _, c := range r.tasks {
-		list = append(list, jobs.Running{EndsSeconds: math.Round(1000*max(0, c.ends(now).Sub(now).Seconds())) / 1000, HandsOver: c.hands})
+		list = append(list, jobs.Running{EndsSeconds: math.Round(1000*max(0, c.ends(now).Sub(now).Seconds())) / 1000, HandsOver: c.hands, Relayed: c.relayed})
 	}
 	return list
 }

@@ -250,7 +250,7 @@ func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
 	}
 	t := &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: transfer, Behind: d.behind,
+		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Behind: d.behind,
 		Progress: func() { p.progress(time.Now()) }, Expect: func(silence time.Duration) { p.expect(silence, time.Now()) },
 		Emit:          text.emit,
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
