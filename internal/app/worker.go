@@ -131,7 +131,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
+		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {
@@ -234,6 +234,18 @@ func (w *Worker) announceChanges(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// ahead is how many jobs of each class are fetched for each slot while others run. A prefill worker leaves those that it does not
+// compute to others.
+func (w *Worker) ahead() int {
+	switch {
+	case w.flags.Ahead != nil:
+		return *w.flags.Ahead
+	case w.role == jobs.RoleDecode:
+		return 1
+	}
+	return 0
 }
 
 // run is one task. When it fails, the engine may have.

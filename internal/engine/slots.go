@@ -19,14 +19,16 @@ func NewSlots(n int) *Slots {
 	return &Slots{size: n, changed: make(chan struct{})}
 }
 
-// Free waits until a slot is free, and takes none.
-func (s *Slots) Free(ctx context.Context) error {
-	return s.wait(ctx, func() {})
+// Idle is how many slots are free, and a channel that is closed when one more is.
+func (s *Slots) Idle() (free int, released <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size - s.busy, s.changed
 }
 
 // Acquire waits for a slot and takes it. Release gives it back; calling it again does nothing.
 func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
-	if err := s.wait(ctx, func() { s.busy++ }); err != nil {
+	if err := s.take(ctx); err != nil {
 		return nil, err
 	}
 	return sync.OnceFunc(func() {
@@ -38,12 +40,12 @@ func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
 	}), nil
 }
 
-// wait calls take, under the lock, as soon as a slot is free.
-func (s *Slots) wait(ctx context.Context, take func()) error {
+// take takes a slot as soon as one is free.
+func (s *Slots) take(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		if s.busy < s.size {
-			take()
+			s.busy++
 			s.mu.Unlock()
 			return nil
 		}

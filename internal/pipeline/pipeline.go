@@ -26,6 +26,7 @@ type Stage struct {
 	observe Observer
 	log     *slog.Logger
 	sizes   sizes
+	ahead   ahead
 
 	suspects suspects
 
@@ -60,6 +61,8 @@ type Config struct {
 	// Fetcher and Pairs are needed in a decode worker.
 	Fetcher Fetcher
 	Pairs   *Pairs
+	// AheadBudget is how many bytes of KV states may be on a decode worker's disk for jobs that wait for a slot.
+	AheadBudget int64
 
 	Observe Observer // of hand-overs; may be nil
 
@@ -114,6 +117,7 @@ func New(c Config) *Stage {
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
 		role: c.Role, worker: workerOf(c.Server), slots: max(1, c.Slots), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
 		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},
+		ahead:   ahead{budget: c.AheadBudget, fetched: map[*jobs.Task]fetched{}},
 	}
 }
 
@@ -128,7 +132,7 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	switch {
 	case t.Stage == jobs.StagePrefill:
 		run = s.prefill
-	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Kind == jobs.KindState && t.Handover.Prefill != nil:
+	case handsOver(t):
 		run = s.decodeState
 	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Prefill != nil:
 		run = s.decode
