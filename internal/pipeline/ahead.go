@@ -44,11 +44,13 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 	if bytes := t.Handover.State.Bytes; refused != nil || !s.ahead.reserve(bytes) {
 		return nothing
 	}
+	s.running.wait(t, s.moving(t.Handover))
 	f := s.fetch(ctx, t, mover)
 	f.ahead = true
 	failed, _ := errors.AsType[*jobs.HandoverError](f.failed)
 	if ctx.Err() != nil || failed != nil && failed.Failure == jobs.FailDisk {
 		s.ahead.release(t.Handover.State.Bytes)
+		s.running.end(t)
 		if f.failed == nil {
 			s.remove(t.Job.ID, f.file.Path)
 		}
@@ -56,6 +58,7 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 	}
 	s.ahead.keep(t, f)
 	return func() {
+		s.running.end(t)
 		if f, there := s.ahead.take(t); there && f.failed == nil {
 			s.remove(t.Job.ID, f.file.Path)
 		}
@@ -70,6 +73,12 @@ func (s *Stage) usable(t *jobs.Task) (*engine.Mover, *jobs.HandoverError) {
 		refused = s.distrusts(t)
 	}
 	return mover, refused
+}
+
+// moving is how long a KV state will probably be on its way, in seconds.
+func (s *Stage) moving(h *jobs.Handover) float64 {
+	speeds := engine.SpeedsOf(h.Job.Model, s.role, s.rates.Snapshot())
+	return float64(h.State.Bytes) / speeds.Link(machineOf(h.Prefill.Server)).Value
 }
 
 // fetch fetches the KV state of a task.
