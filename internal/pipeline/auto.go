@@ -26,7 +26,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) engine.Decision {
 	}
 	q.UncachedPrefill = max(1, q.Tokens-cached)
 	q.UncachedDecode = max(1, q.Tokens-peer.Prefixes[engine.PrefixKey(req)])
-	q.Generated = int(q.Decode.Generated().Value)
+	q.Generated = int(q.Decode.Generated(engine.KindOf(j)).Value)
 	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
 		q.Generated = min(q.Generated, *limit)
 	}

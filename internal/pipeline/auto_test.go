@@ -43,10 +43,11 @@ func newPair(t *testing.T) *pair {
 	p := &pair{rig: newRig(t)}
 	var there engine.Rates
 	for _, n := range []int{8000, 16000} { // so that they are equal between
-		p.rates.ObservePrefill(n, n, n, time.Duration(n)*time.Second/4000)
-		p.rates.ObserveDecode(n, 50, time.Second)
-		there.ObservePrefill(n, n, n, time.Duration(n)*time.Second/1000)
-		there.ObserveDecode(n, 1200, 12*time.Second)
+		p.rates.ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/4000)
+		p.rates.ObserveDecode(n, 50, 1, time.Second)
+		there.ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/1000)
+		there.ObserveDecode(n, 1200, 1, 12*time.Second)
+		there.ObserveAnswer("", 1200)
 	}
 	p.rates.ObserveSave(8000, 800e6, 0, 200*time.Millisecond)
 	there.ObserveLink("here", 1e9, time.Second)

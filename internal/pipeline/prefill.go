@@ -35,7 +35,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	if err != nil {
 		return jobs.Outcome{}, err
 	}
-	s.rates.ObservePrefill(PromptBytes(t.Job), p.PromptTokens, p.ComputedTokens, p.Duration)
+	s.computed(t.Job, p.PromptTokens, p.ComputedTokens, p.Duration, 0)
 	next.Prefill = &jobs.Prefill{
 		Server: s.server, QueueSeconds: t.Waited.Seconds(), Seconds: p.Duration.Seconds(),
 		PromptTokens: p.PromptTokens, CachedTokens: p.CachedTokens, ComputedTokens: p.ComputedTokens,
