@@ -56,8 +56,10 @@ func (w *Worker) measuring(ctx context.Context) (measure func()) {
 	defer cancel()
 	for range w.slots.Size() {
 		release, err := w.slots.Acquire(soon)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			w.log.Warn("the engine is not measured, since calls over HTTP keep it busy; jobs will do that")
+		}
+		if err != nil {
 			return give
 		}
 		taken = append(taken, release)
@@ -68,18 +70,15 @@ func (w *Worker) measuring(ctx context.Context) (measure func()) {
 		defer w.queue.Changed() // so that others know
 		defer give()
 		err := w.rates.Measure(ctx, w.engine, about, slots)
-		now := w.rates.Snapshot()
-		said := []any{
-			"seconds", time.Since(start).Seconds(), "prefill_by_length", now.PrefillByLength, "decode_by_length", now.DecodeByLength,
-			"decode_by_busy", now.DecodeByBusy, "save", now.SaveBytesPerSecond, "restore", now.RestoreBytesPerSecond,
-		}
+		took, now := time.Since(start).Seconds(), w.rates.Snapshot()
 		switch {
 		case ctx.Err() != nil: // the worker is being stopped
 		case err != nil:
-			w.log.Warn("the engine could not be measured to the end; jobs will do that", append(said, "error", err)...)
+			w.log.Warn("the engine could not be measured to the end; jobs will do that", "seconds", took, "error", err)
 			w.monitor.Suspect()
 		default:
-			w.log.Info("the engine is measured", said...)
+			w.log.Info("the engine is measured", "seconds", took, "prefill_by_length", now.PrefillByLength, "decode_by_length", now.DecodeByLength,
+				"decode_by_busy", now.DecodeByBusy, "save_bytes_per_second", now.SaveBytesPerSecond, "restore_bytes_per_second", now.RestoreBytesPerSecond)
 		}
 	}
 }

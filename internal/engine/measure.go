@@ -58,6 +58,7 @@ type measurement struct {
 	bytesPerToken float64
 	prefill       float64 // computed tokens per second
 	answer        int     // tokens to generate
+	moved         bool    // a KV state was
 }
 
 func (m *measurement) run(ctx context.Context, slots int) error {
@@ -66,30 +67,38 @@ func (m *measurement) run(ctx context.Context, slots int) error {
 	if room := m.about.ContextTokens; room > 0 {
 		size = min(size, room/2) // a token has a byte or more
 	}
-	c, err := m.generate(ctx, size)
+	c, err := m.one(ctx, size, false)
 	if err != nil {
 		return err
 	}
 	if m.quick(shortTokens) {
-		if c, err = m.generate(ctx, m.bytes(shortTokens)); err != nil {
+		if c, err = m.one(ctx, m.bytes(shortTokens), !m.quick(longTokens)); err != nil {
 			return err
 		}
 	}
-	m.take(c) // a first request may be slower than others, so it counts only if it took long
+	m.take(c) // a first request may be slower than others, so it counts only if there is no other
 	if slots > 1 {
 		if err := m.together(ctx, slots); err != nil {
 			return err
 		}
 	}
 	if m.quick(longTokens) {
-		return m.long(ctx)
+		if c, err = m.one(ctx, m.bytes(longTokens), true); err != nil {
+			return err
+		}
+		m.take(c)
 	}
 	return nil
 }
 
-// generate runs one request with a prompt of about so many bytes, and learns from it what the next ones should be like.
-func (m *measurement) generate(ctx context.Context, size int) (Completion, error) {
-	c, err := m.engine.Generate(ctx, m.request(size), ignore)
+// one runs one request with a prompt of about so many bytes, if it may by way of a KV state, and learns from it what the next ones should be like.
+func (m *measurement) one(ctx context.Context, size int, state bool) (c Completion, err error) {
+	if state && !m.moved && m.about.Mover != nil {
+		m.moved = true
+		c, err = m.move(ctx, m.request(size))
+	} else {
+		c, err = m.engine.Generate(ctx, m.request(size), ignore)
+	}
 	if err != nil {
 		return c, err
 	}
@@ -97,6 +106,29 @@ func (m *measurement) generate(ctx context.Context, size int) (Completion, error
 	m.prefill = PerSecond(max(c.ComputedTokens, 1), max(c.PrefillDuration, time.Microsecond))
 	decode := PerSecond(max(c.GeneratedTokens, 1), max(c.DecodeDuration, time.Microsecond))
 	m.answer = int(min(max(decode*quickDecode.Seconds(), fewestAnswers), mostAnswers))
+	return c, nil
+}
+
+// move has the engine write the KV state of a prompt and go on from it. What it says of computing the prompt is in the completion.
+func (m *measurement) move(ctx context.Context, req Request) (Completion, error) {
+	req.Export = true
+	p, err := m.engine.Prefill(ctx, req)
+	if err != nil {
+		return Completion{}, err
+	}
+	if f := p.State; f != nil {
+		defer func() { _ = os.Remove(f.Path) }() // what is left of it the worker's next start removes
+		m.rates.ObserveSave(f.Tokens, f.Bytes, m.about.Mover.FixedBytes, f.Saved)
+	}
+	req.Export = false
+	c, err := m.engine.Decode(ctx, req, p, ignore)
+	if err != nil {
+		return Completion{}, err
+	}
+	if c.Imported != nil {
+		m.rates.ObserveRestore(p.State.Bytes, c.Imported.Restored, c.Imported.Checked)
+	}
+	c.ComputedTokens, c.PrefillDuration = p.ComputedTokens, p.Duration
 	return c, nil
 }
 
@@ -111,7 +143,7 @@ func (m *measurement) bytes(tokens int) int { return int(float64(tokens) * m.byt
 // take keeps what a request alone showed.
 func (m *measurement) take(c Completion) {
 	m.rates.ObservePrefill(0, c.PromptTokens, c.ComputedTokens, 1, c.PrefillDuration)
-	m.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens, 1, c.DecodeDuration)
+	m.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens-1, 1, c.DecodeDuration)
 }
 
 // together has as many requests generate at once as there are slots. What counts is their mean.
@@ -135,42 +167,10 @@ func (m *measurement) together(ctx context.Context, slots int) error {
 	generated, tokens := 0, 0
 	for _, c := range done {
 		took += c.DecodeDuration
-		generated += c.GeneratedTokens
+		generated += c.GeneratedTokens - 1
 		tokens = max(tokens, c.PromptTokens)
 	}
 	m.rates.ObserveDecode(tokens, generated, float64(slots), took)
-	return nil
-}
-
-// long computes a long prompt and generates after it, by way of a KV state where the engine moves them.
-func (m *measurement) long(ctx context.Context) error {
-	req := m.request(m.bytes(longTokens))
-	if m.about.Mover == nil {
-		c, err := m.engine.Generate(ctx, req, ignore)
-		if err == nil {
-			m.take(c)
-		}
-		return err
-	}
-	req.Export = true
-	p, err := m.engine.Prefill(ctx, req)
-	if err != nil {
-		return err
-	}
-	m.rates.ObservePrefill(0, p.PromptTokens, p.ComputedTokens, 1, p.Duration)
-	if f := p.State; f != nil {
-		defer func() { _ = os.Remove(f.Path) }() // if it is still there, the next start of the worker removes it
-		m.rates.ObserveSave(f.Tokens, f.Bytes, m.about.Mover.FixedBytes, f.Saved)
-	}
-	req.Export = false
-	c, err := m.engine.Decode(ctx, req, p, ignore)
-	if err != nil {
-		return err
-	}
-	m.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens, 1, c.DecodeDuration)
-	if i := c.Imported; i != nil {
-		m.rates.ObserveRestore(p.State.Bytes, i.Restored, i.Checked)
-	}
 	return nil
 }
 

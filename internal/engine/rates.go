@@ -50,7 +50,7 @@ func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, 
 }
 
 // ObserveDecode takes a measurement of text generation after a prompt of so many tokens; busy is how many slots of the engine
-// were taken meanwhile, on average.
+// were taken meanwhile, on average. Generated are the tokens that took the time: all but the first, which is there when the prompt is computed.
 func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.Duration) {
 	r.observe(func(now *jobs.Rates) {
 		if generated < 2 || d <= 0 {

@@ -168,11 +168,15 @@ func subject(digest func() string) func() engine.Subject {
 
 // keep has rates kept, and returns what ends that.
 func keep(t *testing.T, r *engine.Rates, path string, digest func() string, log *slog.Logger) (stop func()) {
+	return keepOf(t, r, path, subject(digest), log)
+}
+
+func keepOf(t *testing.T, r *engine.Rates, path string, about func() engine.Subject, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.Keep(ctx, path, subject(digest), time.Minute, log)
+		r.Keep(ctx, path, about, time.Minute, log)
 	}()
 	return func() {
 		cancel()

@@ -244,8 +244,8 @@ func TestStagesMeasure(t *testing.T) {
 	got.JobSeconds = 0
 	perToken := 4000.0/2038 + (2-4000.0/2038)/5
 	want := jobs.Rates{
-		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 50,
-		PrefillByLength: map[string]float64{"2k": 1038 + (1010-1038)/5.0}, DecodeByLength: map[string]float64{"2k": 50},
+		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 49.5,
+		PrefillByLength: map[string]float64{"2k": 1038 + (1010-1038)/5.0}, DecodeByLength: map[string]float64{"2k": 49.5},
 		PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,
 		RestoreBytesPerSecond: 4e9, CheckSeconds: 0.005, LinkBytesPerSecond: map[string]float64{"spark/1": 2.5e9},
 	}
