@@ -117,9 +117,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.swept = w.sweep() // before this run's first state, where possible
 	stage := pipeline.Config{
-		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
+		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Slots: w.slots, Observe: w.metrics, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
-		Role:  w.role, Slots: w.flags.Slots, Workers: w.peers, NoStates: w.takesNone, Decoding: func() int { return w.queue.Decoding() },
+		Role:  w.role, Workers: w.peers, NoStates: w.takesNone, Decoding: func() int { return w.queue.Decoding() },
 		Prefixes: w.prefixes, Changed: func() { w.queue.Broadcast() },
 	}
 	if err := w.startHandover(ctx, &stage); err != nil {
@@ -158,8 +158,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.swept {
 		watchers.Go(func() { w.keepSweeping(watch) })
 	}
+	ctxMeasure, stopMeasuring := context.WithCancel(ctx)
+	defer stopMeasuring()
+	measure := w.measuring(ctxMeasure) // before the queue takes a slot
 	watchers.Go(func() {
-		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.modelDigest, keepRatesEvery, w.log)
+		measure()
+		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.subject, keepRatesEvery, w.log)
 	})
 	watchers.Go(func() {
 		select {

@@ -48,6 +48,8 @@ type WorkerFlags struct {
 	ShimRunDir   string `name:"shim-run-dir" env:"TANDEM_SHIM_RUN_DIR" type:"path" help:"Where a shim beside an Ollama that runs already leaves its records; where 'shim install' puts them if not given." placeholder:"DIR"`
 	CacheType    string `name:"cache-type" env:"TANDEM_CACHE_TYPE" enum:",f16,q8_0" default:"" help:"Type of the KV cache of an engine started here: f16 or q8_0; the same on both sides." placeholder:"TYPE"`
 
+	Measure string `env:"TANDEM_MEASURE" enum:"auto,never" default:"auto" help:"When to measure the engine with requests of the worker's own: auto is at its start, for a few seconds, unless an earlier run has; never leaves it to the jobs."`
+
 	HTTP         string        `name:"http" env:"TANDEM_HTTP" default:"${http}" help:"Address of the HTTP API; use the machine's own to be reached from others." placeholder:"ADDR"`
 	Machine      string        `env:"TANDEM_MACHINE" help:"Name of this machine in results and status; the host name if not given." placeholder:"NAME"`
 	StateDir     string        `name:"state-dir" env:"TANDEM_STATE_DIR" type:"path" help:"Folder for logs of a started engine and what is worth keeping; the user's cache if not given." placeholder:"DIR"`
@@ -100,6 +102,12 @@ func (f *WorkerFlags) complete() error {
 	}
 	if err := f.completeHandover(); err != nil {
 		return err
+	}
+	if f.Measure == "" {
+		f.Measure = measureAuto
+	}
+	if f.Measure != measureAuto && f.Measure != measureNever {
+		return jobs.Errorf(jobs.CodeInvalid, "measure is %q; want auto or never", f.Measure)
 	}
 	if _, _, err := net.SplitHostPort(f.HTTP); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "http is %q; want host:port such as 127.0.0.1:8000", f.HTTP)

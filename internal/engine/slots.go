@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Slots bounds how many requests run on one engine at once, whoever sends them. It is safe for
@@ -12,7 +14,17 @@ type Slots struct {
 	mu      sync.Mutex
 	busy    int
 	changed chan struct{} // closed and replaced whenever a slot is released
+	history []count       // the last changes of busy, in the order of time
 }
+
+// count is how many slots are taken from a moment on.
+type count struct {
+	at   time.Time
+	busy int
+}
+
+// longestHistory is how many changes are remembered: more than there are in the time of one request.
+const longestHistory = 1024
 
 // NewSlots returns n free slots.
 func NewSlots(n int) *Slots {
@@ -34,10 +46,19 @@ func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.busy--
+		s.add(-1)
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}), nil
+}
+
+// add changes how many slots are taken, under the lock.
+func (s *Slots) add(n int) {
+	s.busy += n
+	if len(s.history) == longestHistory {
+		s.history = slices.Delete(s.history, 0, longestHistory/2)
+	}
+	s.history = append(s.history, count{time.Now(), s.busy})
 }
 
 // take takes a slot as soon as one is free.
@@ -45,7 +66,7 @@ func (s *Slots) take(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		if s.busy < s.size {
-			s.busy++
+			s.add(1)
 			s.mu.Unlock()
 			return nil
 		}
@@ -67,4 +88,25 @@ func (s *Slots) Busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.busy
+}
+
+// MeanBusy is how many slots were taken during an interval of the past, on average over its time.
+func (s *Slots) MeanBusy(from, to time.Time) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole, sum := to.Sub(from), 0.0
+	for _, c := range slices.Backward(s.history) {
+		if c.at.Before(to) {
+			since := c.at
+			if since.Before(from) {
+				since = from
+			}
+			sum += float64(c.busy) * to.Sub(since).Seconds()
+			to = since
+		}
+	}
+	if whole <= 0 {
+		return 0
+	}
+	return sum / whole.Seconds()
 }

@@ -62,6 +62,10 @@ type Job struct {
 	Extra Extra `json:"-"` // fields of a newer version
 }
 
+// LabelKind is the label of a job by which workers learn how long answers are: jobs with the same value, as in "feedback", have answers
+// alike. Workers publish the value, or a hash of it if it is no plain short word.
+const LabelKind = "kind"
+
 // Message is one turn of a chat.
 type Message struct {
 	Role    Role   `json:"role"`    // who speaks

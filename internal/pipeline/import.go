@@ -148,7 +148,7 @@ func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverE
 	s.foresee(t, false, false)
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err == nil {
-		s.rates.ObservePrefill(PromptBytes(t.Job), c.PromptTokens, c.ComputedTokens, c.PrefillDuration)
+		s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)
 	}
 	return c, err
 }

@@ -18,6 +18,7 @@ type Stage struct {
 	server  string // "machine/worker", named in results
 	about   func() engine.Description
 	rates   *engine.Rates
+	slots   *engine.Slots
 	holder  Holder
 	refused func() []string
 	bare    bool
@@ -32,7 +33,6 @@ type Stage struct {
 
 	role     jobs.Stage
 	worker   string
-	slots    int
 	workers  func() []engine.Peer
 	takes    func() string
 	decoding func() int
@@ -47,6 +47,7 @@ type Config struct {
 	Server string                    // "machine/worker"
 	About  func() engine.Description // the engine's last description of itself
 	Rates  *engine.Rates             // of this worker
+	Slots  *engine.Slots             // of the engine, one of which each task has; nil is one
 	Log    *slog.Logger
 
 	// Holder holds the KV states of a prefill worker until they were used. Without one no state is meant to be
@@ -68,7 +69,6 @@ type Config struct {
 
 	// What follows is for jobs with plan auto.
 	Role     jobs.Stage           // of this worker
-	Slots    int                  // of this worker; 0 is 1
 	Workers  func() []engine.Peer // the other live workers of the model
 	NoStates func() string        // why this worker takes no KV states of them; empty if it does
 	Decoding func() int           // counts the jobs that wait or run at decode; a prefill worker needs it
@@ -106,6 +106,9 @@ func New(c Config) *Stage {
 	if c.Decoding == nil {
 		c.Decoding = func() int { return 0 }
 	}
+	if c.Slots == nil {
+		c.Slots = engine.NewSlots(1)
+	}
 	if c.Prefixes == nil {
 		c.Prefixes = engine.NewPrefixes(1)
 	}
@@ -113,9 +116,9 @@ func New(c Config) *Stage {
 		c.Observe = unobserved{}
 	}
 	return &Stage{
-		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, holder: c.Holder, refused: c.Refused, bare: c.Bare,
+		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, refused: c.Refused, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
-		role: c.Role, worker: workerOf(c.Server), slots: max(1, c.Slots), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
+		role: c.Role, worker: workerOf(c.Server), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
 		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},
 		ahead:   ahead{budget: c.AheadBudget, fetched: map[*jobs.Task]fetched{}},
 	}
@@ -152,17 +155,23 @@ const (
 )
 
 // request is the engine's view of the task. Prompt processing may be silent for three times as
-// long as this worker's own rate says, and for what else it does beside.
+// long as this worker's own rate says, where all slots share the engine, and for what else it does beside.
 func (s *Stage) request(t *jobs.Task, beside time.Duration) engine.Request {
 	req := engine.RequestOf(t.Job)
 	req.Progress = t.Progress
-	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job)), longestSilence) + beside)
+	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job))*time.Duration(s.slots.Size()), longestSilence) + beside)
 	return req
 }
 
 // fileTime is how long an engine may be silent while it writes or reads a KV state of so many bytes.
 func fileTime(bytes int64) time.Duration {
 	return leastFileTime + time.Duration(bytes/slowestDisk)*time.Second
+}
+
+// computed keeps what computing a prompt showed of the engine. The engine did so for a time that ended so long ago.
+func (s *Stage) computed(j *jobs.Job, tokens, computed int, took, ago time.Duration) {
+	end := time.Now().Add(-ago)
+	s.rates.ObservePrefill(PromptBytes(j), tokens, computed, s.slots.MeanBusy(end.Add(-took), end), took)
 }
 
 // PromptBytes is the length of all text of a job, from which tokens are estimated.
