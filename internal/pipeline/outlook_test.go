@@ -25,8 +25,8 @@ func newTwo(t *testing.T) *two {
 	rates := map[string]*engine.Rates{"p": {}, "d": {}}
 	for id, perSecond := range map[string][2]int{"p": {4000, 70}, "d": {2000, 100}} {
 		for _, n := range []int{100, 1000, 2000, 4000, 8000, 16000, 32000} {
-			rates[id].ObservePrefill(n, n, n, time.Duration(n)*time.Second/time.Duration(perSecond[0]))
-			rates[id].ObserveDecode(n, 600, 600*time.Second/time.Duration(perSecond[1]))
+			rates[id].ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/time.Duration(perSecond[0]))
+			rates[id].ObserveDecode(n, 600, 1, 600*time.Second/time.Duration(perSecond[1]))
 		}
 	}
 	rates["p"].ObserveSave(10_000, 1e9, 0, 200*time.Millisecond)
@@ -39,7 +39,7 @@ func newTwo(t *testing.T) *two {
 	stage := func(id, other string, role, otherRole jobs.Stage) *pipeline.Stage {
 		r := newRig(t)
 		return pipeline.New(pipeline.Config{
-			Engine: r.engine, Server: "m" + id + "/" + id, Rates: rates[id], Log: slog.New(slog.DiscardHandler), Role: role, Slots: 1,
+			Engine: r.engine, Server: "m" + id + "/" + id, Rates: rates[id], Log: slog.New(slog.DiscardHandler), Role: role,
 			About: func() engine.Description { return r.about }, Holder: r.holder, Fetcher: r.fetcher, Pairs: r.pairs,
 			Workers: func() []engine.Peer { return []engine.Peer{peer(other, otherRole)} }, NoStates: func() string { return w.noStates },
 		})
