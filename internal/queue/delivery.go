@@ -281,7 +281,7 @@ func (d *delivery) task() *jobs.Task {
 	}
 	return &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Behind: d.behind,
+		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Behind: d.w.following(d.job, d.stored, d.behind),
 		Progress:      func() { patient(func(p *patience) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *patience) { p.expect(silence, time.Now()) }) },
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },

@@ -47,7 +47,7 @@ func (i *intake) open(ctx context.Context) (open []jobs.Class) {
 	for _, class := range jobs.Classes {
 		may := i.gates[class].open(ctx)
 		if slots, _ := i.gates[class].slots(); slots > 0 && class == jobs.Batch && i.w.cfg.Next != nil {
-			if b, err := i.w.c.backlog(ctx, i.w.cfg.Model, class); err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
+			if b, err := i.w.backlog(ctx, class); err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
 				may = i.choose(b).Take
 			}
 		}
@@ -125,7 +125,7 @@ func (i *intake) whole(ctx context.Context) (why string, take bool) {
 		return "", false
 	}
 	for _, class := range jobs.Classes {
-		b, err := w.c.backlog(ctx, w.cfg.Model, class)
+		b, err := w.backlog(ctx, class)
 		if err != nil || b.Relay > 0 || class == jobs.Interactive && b.Head != nil {
 			return "", false
 		}
@@ -137,8 +137,20 @@ func (i *intake) whole(ctx context.Context) (why string, take bool) {
 	return "", false
 }
 
-// backlog reads what waits for the workers of a model.
-func (c *Conn) backlog(ctx context.Context, model string, class jobs.Class) (b jobs.Backlog, err error) {
+// fresh is for how long a job's word counts that others follow it, which are on their way then.
+const fresh = 5 * time.Second
+
+// following is how many jobs wait behind one in the intake, or are about to: of those so many are there already.
+func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
+	if w.clock.since(stored, time.Now()) < fresh {
+		return max(there, j.Following)
+	}
+	return there
+}
+
+// backlog reads what waits for the workers of the model.
+func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog, err error) {
+	c, model := w.c, w.cfg.Model
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
 	relay, err := c.depth(ctx, jobs.RoleDecode, model, class)
@@ -163,7 +175,7 @@ func (c *Conn) backlog(ctx context.Context, model string, class jobs.Class) (b j
 		return b, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
-		b.Head = head
+		b.Head, b.Intake = head, 1+w.following(head, msg.Time, b.Intake-1)
 	}
 	return b, nil
 }
