@@ -63,7 +63,7 @@ func TestNext(t *testing.T) {
 		prefill       string // what it says, or nothing if it leaves the job
 		decode        string
 	}{
-		{"decode has nothing", nil, 10_000, 60, 0, "hand over", ""},
+		{"decode has nothing, and the first KV state comes soon", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 1, Relayed: true}} }, 10_000, 60, 0, "hand over", ""},
 		{"decode has plenty", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 6, Relayed: true}} }, 10_000, 60, 4, "whole on the prefill machine", ""},
 		{"prefill has 20 s to do", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 20}} }, 10_000, 60, 0, "", "whole on the decode machine"},
 		{"a KV state is about to come", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 0.1, HandsOver: true}} }, 10_000, 60, 0, "", ""},
