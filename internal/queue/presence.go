@@ -78,7 +78,7 @@ func keyToken(name string) string {
 const presencePrefix = "$KV." + BucketWorkers + "."
 
 // livePrefix is what the subjects begin with on which workers say what they are at, between their beats. Nothing of it is stored.
-const livePrefix = "live."
+const livePrefix = "ctl.worker."
 
 // Workers lists who is present, in the order of role, model and worker.
 func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
