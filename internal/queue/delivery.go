@@ -128,6 +128,9 @@ func (d *delivery) read() error {
 			d.accepted = meta.Timestamp
 		}
 	}
+	if d.job.Class == jobs.Batch {
+		d.w.intake.auto.Store(d.job.EffectivePlan() == jobs.PlanAuto)
+	}
 	a := d.address
 	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {
 		return jobs.Errorf(jobs.CodeInvalid, "the record is of job %s, model %q, class %q; its subject says otherwise", d.job.ID, d.job.Model, d.job.Class)
