@@ -95,8 +95,8 @@ func (w *Worker) usher(ctx context.Context, p *puller, place func(...arrival)) {
 			return
 		}
 		if t.from.class() != jobs.Interactive {
-			if come := p.look(w.interactive()); len(come) > 0 {
-				place(come...)
+			place(p.look(w.interactive())...)
+			if left, _ := w.cfg.Slots.Idle(); left < free {
 				continue
 			}
 		}
@@ -133,6 +133,8 @@ func (w *Worker) share(ctx context.Context) {
 			case free == 0 && w.idlePeer() && time.Since(gave) >= w.c.timing.Beat && !w.othersWait(ctx, t.from.rank()):
 				t.leave()
 				gave = time.Now()
+			case free > 0:
+				w.line.stir() // it could not begin a moment ago
 			}
 		}
 		select {
