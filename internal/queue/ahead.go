@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -157,6 +158,24 @@ func (w *Worker) othersWait(ctx context.Context, rank int) bool {
 	return false
 }
 
+// hear listens for a result of the job that somebody else publishes, until deafen is called. A result reaches its listeners as it is
+// stored, so who heard nothing need not ask whether there is one before the job begins; before anything is published, that is asked all the same.
+func (d *delivery) hear() (err error) {
+	d.ends, err = d.w.c.nc.SubscribeSync(jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
+	if err != nil {
+		return fmt.Errorf("listen for result: %w", err)
+	}
+	return nil
+}
+
+func (d *delivery) deafen() { _ = d.ends.Unsubscribe() } // fails only on a closed connection
+
+// heardNothing reports whether the job cannot have ended meanwhile: nobody has published a result, and nothing went unheard.
+func (d *delivery) heardNothing(now time.Time) bool {
+	heard, _, err := d.ends.Pending()
+	return err == nil && heard == 0 && d.kept(now)
+}
+
 // ahead prepares the task and waits until the delivery has a slot. Then it looks again whether the job is over. An error is of NATS, or
 // errElsewhere; or ctx has ended.
 func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bool, err error) {
@@ -186,7 +205,13 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bo
 		}
 		d.excused = false
 	}
-	t.Waited = d.w.clock.since(d.stored, time.Now())
+	now := time.Now()
+	t.Waited = d.w.clock.since(d.stored, now)
+	heardNothing := d.heardNothing(now)
+	d.deafen() // its own result is no news
+	if heardNothing {
+		return false, nil
+	}
 	return d.over(looking, true)
 }
 

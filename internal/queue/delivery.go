@@ -41,10 +41,12 @@ type delivery struct {
 	attempt   int
 	past      history
 
-	reconnects uint64 // of the connection, at its arrival
+	reconnects uint64       // of the connection, at its arrival
+	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
 
 	patience atomic.Pointer[patience] // while its task is prepared or runs
 	turn     *turn                    // of a job that was fetched ahead; nil of one that had a slot at once
+	ends     *nats.Subscription       // to the job's result, while it waits ahead
 	excused  bool                     // not counted as an attempt while it waits ahead
 	discard  func()                   // removes what was prepared; nil if nothing was
 	counted  func(handed bool)        // has the job counted as done with here
@@ -93,6 +95,13 @@ func (w *Worker) attend(publishing, tasks context.Context, d *delivery) error {
 		return nil
 	}
 	defer letGo()
+	if d.turn != nil {
+		if err := d.hear(); err != nil {
+			d.log.Warn("keep delivery", "error", err)
+			return nil
+		}
+		defer d.deafen()
+	}
 	err = d.process(publishing, ctx)
 	if err != nil && !errors.Is(err, errElsewhere) {
 		d.log.Warn("job is left to its next delivery", "error", err)
