@@ -42,6 +42,8 @@ type Task struct {
 	// Without either for the queue's patience the task is cancelled and delivered again.
 	Progress func()
 	Expect   func(d time.Duration)
+	// Yields says that the task may from now on be ended for the sake of an interactive job, with the cause ErrPreempted.
+	Yields func()
 	// Emit publishes a piece of text to whoever watches. It never fails the job.
 	Emit func(text, thinking string)
 	// SinceAccepted is the time since the intake stored the job, by the NATS server's clock.

@@ -40,6 +40,8 @@ func (w *Worker) takes(s source) bool {
 func (w *Worker) mayWait(s source, same int) bool {
 	view, _ := w.fleet.census()
 	switch {
+	case s.class() == jobs.Interactive && same == 0 && !w.leftToPrefill(s, view) && w.yieldingHere():
+		return true // which gives way to it
 	case same >= w.cfg.Ahead*w.cfg.Slots.Size(), w.idlePeer(), w.leftToPrefill(s, view):
 		return false
 	}

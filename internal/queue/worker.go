@@ -86,6 +86,7 @@ type Worker struct {
 	intake              intake
 	breaker             *breaker
 	line                *line // who waits for a slot
+	preempting          sync.Mutex
 
 	deliveries sync.WaitGroup
 	running    sync.Map // subjects of the jobs at work here
@@ -305,7 +306,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 	defer w.intake.stop()
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
-	if w.cfg.Ahead > 0 {
+	if w.cfg.Ahead > 0 || w.cfg.Next != nil {
 		sharing.Go(func() { w.share(ctx) })
 		sharing.Go(func() { w.watchSlots(ctx) })
 	}
@@ -416,7 +417,9 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 			return nil, err
 		}
 		classes = jobs.Classes[:]
-		if w.cfg.Role == jobs.RolePrefill {
+		if free, _ := w.cfg.Slots.Idle(); w.line.next(free) != nil {
+			classes = nil // first who waits here
+		} else if w.cfg.Role == jobs.RolePrefill {
 			if classes, err = w.intake.wait(ctx); err != nil {
 				return nil, err
 			}
@@ -468,6 +471,9 @@ func (w *Worker) admit(ctx context.Context, d *delivery) bool {
 			return false
 		}
 		d.turn = w.line.join(ctx, d.from)
+		if d.from.class() == jobs.Interactive {
+			w.preempt()
+		}
 		return true
 	}
 	if free <= before && before > 0 {
