@@ -176,6 +176,7 @@ func TestPrefillChooses(t *testing.T) {
 	k.set(take)
 	r.eventually("six jobs at decode", func() bool { return r.waiting(StreamRelay) == 6 })
 	plain := testJob(jobs.Batch)
+	r.asking(jobs.RolePrefill, 1) // for interactive jobs
 	r.submit(plain)
 	r.remains("a job that waits for the gate", 300*time.Millisecond, func() bool { return r.waiting(StreamIntake) == 1 })
 	close(hold)
