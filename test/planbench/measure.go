@@ -54,7 +54,7 @@ func (r *row) seconds(policy string) float64 {
 func (s *site) measure(ctx context.Context, c class, policies []string, sequential bool, dir string) (_ *row, err error) {
 	kinds := c.kinds(c.jobs)
 	r := &row{Fleet: s.Name, Load: c.Name, Jobs: c.jobs, TimeScale: s.timeScale, Outcomes: make([]*outcome, len(policies))}
-	if r.Bound, err = bound(s.Fleet, kinds); err != nil {
+	if r.Bound, err = bound(s.Fleet, kinds, careful); err != nil {
 		return nil, err
 	}
 	started := make([]policy, len(policies))

@@ -89,7 +89,7 @@ func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs
 	for _, l := range c.loads {
 		s := &site{Fleet: f, file: file, programs: programs, timeScale: o.timeScale, sizeScale: o.sizeScale}
 		if s.timeScale == 0 {
-			least, err := bound(f, l.kinds(manyJobs))
+			least, err := bound(f, l.kinds(manyJobs), rough)
 			if err != nil {
 				return rows, err
 			}
