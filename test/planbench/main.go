@@ -24,6 +24,7 @@ func main() {
 	flag.BoolVar(&o.sequential, "sequential", false, "run the policies one after the other instead of side by side")
 	flag.StringVar(&o.out, "out", "", "folder for plans.md and plans.json")
 	flag.StringVar(&o.timeline, "timeline", "", "folder for a picture of each run's slots, as SVG")
+	flag.StringVar(&o.trace, "trace", "", "folder for what passes between each worker, its engine and NATS, with times; it costs some")
 	flag.BoolVar(&o.text, "text", false, "print what each slot did, and how long it was idle between what")
 	flag.StringVar(&o.dir, "dir", "", "folder in which to keep logs, states and queues; they are removed if empty")
 	flag.Parse()

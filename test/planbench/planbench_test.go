@@ -20,7 +20,7 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 	var printed bytes.Buffer
 	_, err := Run(t.Context(), &printed, options{
 		fleetDir: "../fleets", fleets: "spark-mac-qwen", loads: "class-2500,alone-1000", jobs: "5", policies: strings.Join(allPolicies(), ","),
-		timeScale: 0.005, sizeScale: 0.001, text: true, out: dir, timeline: dir, work: t.Output(),
+		timeScale: 0.005, sizeScale: 0.001, text: true, out: dir, timeline: dir, trace: dir, work: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +64,10 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 				t.Errorf("%s: %.0f bytes moved, which are no five states", r.Load, p.Bytes)
 			}
 		}
+	}
+	trace, err := os.ReadFile(filepath.Join(dir, "spark-mac-qwen-class-2500-5", "disaggregated-mac.log"))
+	if err != nil || !bytes.Contains(trace, []byte("POST /slots/0?action=restore")) || !bytes.Contains(trace, []byte("$JS.ACK.RELAY")) {
+		t.Errorf("the trace of a decode worker, %d bytes, shows no state that is read, or no acknowledgement: %v", len(trace), err)
 	}
 	table, err := os.ReadFile(filepath.Join(dir, "plans.md"))
 	if err != nil {

@@ -21,7 +21,7 @@ type options struct {
 	fleetDir, fleets, loads, jobs, policies string
 	timeScale, seconds, sizeScale           float64
 	sequential, text                        bool
-	out, timeline, dir                      string
+	out, timeline, trace, dir               string
 	work                                    io.Writer // what goes on
 }
 
@@ -39,7 +39,7 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, dir := range []string{o.out, o.timeline, o.dir} {
+	for _, dir := range []string{o.out, o.timeline, o.trace, o.dir} {
 		if dir != "" {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return false, err
@@ -96,8 +96,14 @@ func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs
 			s.timeScale = o.seconds / least
 		}
 		for _, n := range c.jobs {
-			began := time.Now()
-			r, err := s.measure(ctx, class{l, n}, c.policies, o.sequential, filepath.Join(o.dir, fmt.Sprintf("%s-%s-%d", f.Name, l.Name, n)))
+			began, name := time.Now(), fmt.Sprintf("%s-%s-%d", f.Name, l.Name, n)
+			if o.trace != "" {
+				s.traceDir = filepath.Join(o.trace, name)
+				if err := os.MkdirAll(s.traceDir, 0o755); err != nil {
+					return rows, fmt.Errorf("trace: %w", err)
+				}
+			}
+			r, err := s.measure(ctx, class{l, n}, c.policies, o.sequential, filepath.Join(o.dir, name))
 			if err != nil {
 				return rows, fmt.Errorf("%s, %d jobs: %w", l.Name, n, err)
 			}
