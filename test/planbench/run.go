@@ -95,27 +95,39 @@ func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs
 			}
 			s.timeScale = o.seconds / least
 		}
-		for _, n := range c.jobs {
-			began, name := time.Now(), fmt.Sprintf("%s-%s-%d", f.Name, l.Name, n)
+		for _, jobs := range rounds(f, c.jobs) {
+			name := fmt.Sprintf("%s-%s-%d", f.Name, l.Name, jobs[0])
 			if o.trace != "" {
 				s.traceDir = filepath.Join(o.trace, name)
 				if err := os.MkdirAll(s.traceDir, 0o755); err != nil {
 					return rows, fmt.Errorf("trace: %w", err)
 				}
 			}
-			r, err := s.measure(ctx, class{l, n}, c.policies, o.sequential, filepath.Join(o.dir, name))
+			began := time.Now()
+			err := s.measure(ctx, l, jobs, c.policies, o.sequential, filepath.Join(o.dir, name), func(r *row) error {
+				rows = append(rows, r)
+				fmt.Fprintf(o.work, "%s (%.0f s) ", f.Name, time.Since(began).Seconds())
+				printRow(o.work, r, c.policies)
+				began = time.Now()
+				return o.draw(w, r)
+			})
 			if err != nil {
-				return rows, fmt.Errorf("%s, %d jobs: %w", l.Name, n, err)
-			}
-			rows = append(rows, r)
-			fmt.Fprintf(o.work, "%s (%.0f s) ", f.Name, time.Since(began).Seconds())
-			printRow(o.work, r, c.policies)
-			if err := o.draw(w, r); err != nil {
-				return rows, err
+				return rows, fmt.Errorf("%s: %w", l.Name, err)
 			}
 		}
 	}
 	return rows, nil
+}
+
+// rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.
+func rounds(f *fleet.Fleet, jobs []int) (list [][]int) {
+	if !slices.ContainsFunc(f.Machines, func(m fleet.Machine) bool { return m.Slower > 0 }) {
+		return [][]int{jobs}
+	}
+	for _, n := range jobs {
+		list = append(list, []int{n})
+	}
+	return list
 }
 
 // draw shows what the slots did in a row's runs.

@@ -153,7 +153,7 @@ func (t *tandem) run(ctx context.Context, list []job) (*outcome, error) {
 		return nil, err
 	}
 	before := t.carried()
-	b, err := t.submit(ctx, "run", t.plan, list)
+	b, err := t.submit(ctx, fmt.Sprintf("run-%d", len(list)), t.plan, list)
 	if err != nil {
 		return nil, err
 	}
