@@ -16,10 +16,7 @@ import (
 func printFleet(w io.Writer, f *fleet.Fleet, policies []string, rows []*row) {
 	fmt.Fprintf(w, "\n### %s\n\n%s\n\n", f.Name, f.About)
 	head := []string{"load", "jobs", "bound"}
-	for _, p := range policies {
-		head = append(head, p)
-	}
-	head = append(head, "auto ÷ best other", "moved", "auto's ways", "goals")
+	head = append(append(head, policies...), "auto ÷ best other", "moved", "auto's ways", "goals")
 	line(w, head...)
 	line(w, slices.Repeat([]string{"---"}, len(head))...)
 	for _, r := range rows {
