@@ -30,7 +30,8 @@ type row struct {
 	Fleet, Load string
 	Jobs        int
 	TimeScale   float64
-	Bound       float64 // seconds of the fleet's time
+	Bound       float64       // seconds of the fleet's time
+	Late        time.Duration // of one in a hundred wake-ups on this machine, meanwhile
 	Outcomes    []*outcome
 }
 
@@ -77,6 +78,7 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 			return err
 		}
 		list := makeJobs(s.Model, fmt.Sprintf("run-%d", n), kinds)
+		stop := watchLateness()
 		err := s.within(ctx, runLimit+time.Duration(20*r.Bound*s.timeScale*float64(time.Second)), func(ctx context.Context) error {
 			return each(len(policies), sequential, func(i int) (err error) {
 				if r.Outcomes[i], err = started[i].run(ctx, list); err != nil {
@@ -85,6 +87,7 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 				return nil
 			})
 		})
+		r.Late = stop()
 		if err != nil {
 			return err
 		}
