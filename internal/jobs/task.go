@@ -33,7 +33,7 @@ type Task struct {
 	Job      *Job          // never nil
 	Handover *Handover     // nil when the job comes straight from the intake
 	Attempt  int           // from 1, hand-backs not counted
-	Waited   time.Duration // in the stream, for this stage
+	Waited   time.Duration // for this stage, in the stream and ahead in the worker
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
 
 	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.
