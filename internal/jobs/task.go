@@ -33,7 +33,7 @@ type Task struct {
 	Job      *Job          // never nil
 	Handover *Handover     // nil in a prefill worker
 	Attempt  int           // from 1, hand-backs not counted
-	Waited   time.Duration // in the stream, for this stage
+	Waited   time.Duration // for this stage, in the stream and ahead in the worker
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
 	Intake   bool          // it comes straight from the intake
 	Behind   int           // jobs of its model and class that wait behind it in its stream
