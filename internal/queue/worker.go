@@ -287,6 +287,8 @@ func (w *Worker) drain(cancelTasks context.CancelCauseFunc, giveUp context.Cance
 
 // dispatch fetches one job after the other, as slots are free or jobs may wait for one, and has them handled, until ctx ends.
 func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	place := func(arrivals ...arrival) {
 		for _, a := range arrivals {
 			w.place(ctx, publishing, tasks, a)
@@ -298,7 +300,10 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 	}
 	defer func() { place(p.close()...) }()
 	var sharing sync.WaitGroup
-	defer sharing.Wait()
+	defer func() {
+		stop()
+		sharing.Wait()
+	}()
 	if w.cfg.Ahead > 0 {
 		sharing.Go(func() { w.share(ctx) })
 		sharing.Go(func() { w.watchSlots(ctx) })
