@@ -20,7 +20,7 @@ import (
 type options struct {
 	fleetDir, fleets, loads, jobs, policies string
 	timeScale, seconds, sizeScale           float64
-	sequential, text                        bool
+	sequential, text, keep                  bool
 	out, timeline, trace, dir               string
 	work                                    io.Writer // what goes on
 }
@@ -46,11 +46,11 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 			}
 		}
 	}
-	kept := o.dir != ""
+	o.keep = o.dir != ""
 	if o.dir, err = os.MkdirTemp(o.dir, "planbench-"); err != nil {
 		return false, err
 	}
-	if !kept {
+	if !o.keep {
 		defer os.RemoveAll(o.dir)
 	}
 	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{
@@ -103,16 +103,21 @@ func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs
 					return rows, fmt.Errorf("trace: %w", err)
 				}
 			}
-			began := time.Now()
-			err := s.measure(ctx, l, jobs, c.policies, o.sequential, filepath.Join(o.dir, name), func(r *row) error {
+			began, dir := time.Now(), filepath.Join(o.dir, name)
+			err := s.measure(ctx, l, jobs, c.policies, o.sequential, dir, func(r *row) error {
 				rows = append(rows, r)
-				fmt.Fprintf(o.work, "%s (%.0f s) ", f.Name, time.Since(began).Seconds())
+				fmt.Fprintf(o.work, "%s (%.0f s, %.1f ms late) ", f.Name, time.Since(began).Seconds(), 1000*r.Late.Seconds())
 				printRow(o.work, r, c.policies)
 				began = time.Now()
 				return o.draw(w, r)
 			})
 			if err != nil {
 				return rows, fmt.Errorf("%s: %w", l.Name, err)
+			}
+			if !o.keep {
+				if err := os.RemoveAll(dir); err != nil {
+					return rows, fmt.Errorf("remove files of a run: %w", err)
+				}
 			}
 		}
 	}
