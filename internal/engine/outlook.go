@@ -107,3 +107,12 @@ func (o *Outlook) Next(worker string) (best schedule.Option, options []schedule.
 	}
 	return best, nil, false
 }
+
+// Running is what the workers are at, for logs.
+func (o *Outlook) Running() map[string][]jobs.Running {
+	all := map[string][]jobs.Running{}
+	for _, w := range o.Workers {
+		all[string(w.Role)+" "+w.Worker] = w.Running
+	}
+	return all
+}

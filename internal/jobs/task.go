@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Stage is a step of a job's way.
 type Stage string
@@ -37,6 +40,9 @@ type Task struct {
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
 	Intake   bool          // it comes straight from the intake
 	Behind   int           // jobs of its model and class that wait behind it in its stream
+
+	// Relay counts the jobs that wait for a decode worker and that none has yet.
+	Relay func(ctx context.Context) int
 
 	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.
 	// Without either for the queue's patience the task is cancelled and delivered again.

@@ -17,7 +17,10 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
 	q, size := s.question(ctx, j, peers)
 	d := engine.Decide(q)
 	s.seen.note(size)
-	relay := s.relayed(peers)
+	relay := 0
+	if t.Relay != nil {
+		relay = t.Relay(ctx)
+	}
 	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
@@ -34,6 +37,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
 	if !ok || best.Action == schedule.HandOver && q.NoHandover != "" {
 		return d.Way, d.String()
 	}
+	s.log.Debug("looked ahead", "job", j.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
 	way := engine.WayHandover
 	if best.Action == schedule.Whole {
 		way = engine.WayPrefill
@@ -71,19 +75,6 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 	q.Link = q.Decode.Link(machineOf(s.server))
 	q.NoHandover = s.noHandover(j, peer)
 	return q, size
-}
-
-// relayed is how many jobs wait for a decode worker that none of them has yet.
-func (s *Stage) relayed(peers []engine.Peer) int {
-	n := s.decoding()
-	for _, p := range peers {
-		for _, r := range p.Running {
-			if r.Relayed {
-				n--
-			}
-		}
-	}
-	return max(0, n)
 }
 
 // freest is the decode worker that will probably take the job, and how many slots all of them have.

@@ -28,6 +28,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	s.seen.note(size)
 	o := s.outlook(b.Head, size, b.Intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
+	s.log.Debug("looked ahead", "job", b.Head.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
 	switch {
 	case !ok:
 		return jobs.Choice{Take: s.role == jobs.RolePrefill, Again: time.Second} // somebody must

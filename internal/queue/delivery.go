@@ -306,6 +306,7 @@ func (d *delivery) task() *jobs.Task {
 		Progress:      func() { patient(func(p *patience) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *patience) { p.expect(silence, time.Now()) }) },
 		Yields:        d.yields,
+		Relay:         d.w.relayed,
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
 	}
 }

@@ -147,6 +147,16 @@ func (i *intake) whole(ctx context.Context) (why string, take bool) {
 	return choice.Why, choice.Take
 }
 
+// relayed counts the batch jobs that wait for a decode worker and that none has yet; none if the server does not say.
+func (w *Worker) relayed(ctx context.Context) int {
+	hopping := int(w.intake.hopping.Load()) // before the server is asked, so that none is missed
+	depth, err := w.c.depth(ctx, jobs.RoleDecode, w.cfg.Model, jobs.Batch)
+	if err != nil {
+		w.log.Debug("count what waits for decode", "error", err)
+	}
+	return depth.Waiting + hopping
+}
+
 // fresh is for how long a job's word counts that others follow it, which are on their way then.
 const fresh = 5 * time.Second
 
