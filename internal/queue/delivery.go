@@ -318,6 +318,7 @@ func (d *delivery) run(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err e
 	text := d.emitter()
 	defer text.done()
 	t.Emit = text.emit
+	defer d.yielding.Store(false) // there is nothing to give way with any more
 	start := time.Now()
 	o, err = d.call(ctx, t)
 	switch {
