@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"tandem/internal/jobs"
@@ -24,10 +26,12 @@ type tandem struct {
 	dir     string
 	warm    []kind
 	nats    *host.NATS
-	workers []*host.Process
-	links   []*tap.Tap // one for each prefill machine
-	taps    []*tap.Tap // these and all others
-	traces  []*trace
+	workers []*host.Process // of each engine; nil before it is started
+
+	mu     sync.Mutex
+	links  []*tap.Tap // one for each prefill machine
+	taps   []*tap.Tap // these and all others
+	traces []*trace
 }
 
 // start starts NATS and the workers, and returns when all of them are ready for jobs and known to one another.
@@ -35,15 +39,9 @@ func (t *tandem) start(ctx context.Context) (err error) {
 	if t.nats, err = host.StartNATS(ctx, t.programs, host.NATSOptions{Name: "nats", Dir: filepath.Join(t.dir, "nats")}); err != nil {
 		return err
 	}
-	for _, e := range t.list {
-		if err := t.startWorker(e); err != nil {
-			return err
-		}
-	}
-	for _, w := range t.workers {
-		if err := w.Says(ctx, "worker started"); err != nil {
-			return err
-		}
+	t.workers = make([]*host.Process, len(t.list))
+	if err := each(len(t.list), false, func(i int) error { return t.startWorker(ctx, i) }); err != nil {
+		return err
 	}
 	conn, err := queue.Connect(ctx, queue.Config{URL: t.nats.URL(), Name: "planbench"})
 	if err != nil {
@@ -81,16 +79,31 @@ func (t *tandem) present(ctx context.Context, conn *queue.Conn) error {
 	}
 }
 
-// startWorker starts the worker beside an engine. States leave a prefill machine over a link with the fleet's rate, which all decode machines share.
-func (t *tandem) startWorker(e *pacedEngine) error {
+// startWorker starts the worker beside an engine and returns when it works. Another program may take the port that it was to listen on: then it gets another.
+func (t *tandem) startWorker(ctx context.Context, i int) error {
+	var err error
+	for range 3 {
+		if t.workers[i], err = t.launchWorker(t.list[i]); err != nil {
+			return err
+		}
+		err = t.workers[i].Says(ctx, "worker started")
+		if err == nil || !strings.Contains(t.workers[i].Output(), syscall.EADDRINUSE.Error()) {
+			break
+		}
+	}
+	return err
+}
+
+// launchWorker starts the process. States leave a prefill machine over a link with the fleet's rate, which all decode machines share.
+func (t *tandem) launchWorker(e *pacedEngine) (*host.Process, error) {
 	m := e.machine
 	dir := filepath.Join(t.dir, "worker-"+m.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("start worker of %s: %w", m.Name, err)
+		return nil, fmt.Errorf("start worker of %s: %w", m.Name, err)
 	}
 	nats, engine, err := t.wires(e)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{
 		"--nats", nats, "--model", t.Model, "--machine", m.Name, "--engine", "llamacpp", "--engine-url", engine, "--slot-dir", e.slotDir,
@@ -99,31 +112,31 @@ func (t *tandem) startWorker(e *pacedEngine) error {
 	if m.Role == string(jobs.RolePrefill) {
 		port, err := host.FreePort()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		link, err := t.tapped(tap.ListenRaw(at))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		link.Set(tap.Conditions{BytesPerSecond: int(t.LinkBytesPerSecond * t.sizeScale / t.timeScale)})
+		t.mu.Lock()
 		t.links = append(t.links, link)
+		t.mu.Unlock()
 		args = append(args, "--handover-listen", at, "--handover-url", "http://"+link.Addr())
 	}
-	p, err := host.Start(host.Spec{
+	return host.Start(host.Spec{
 		Name: "worker-" + m.Name, Program: t.programs.Path(m.Role + "-worker"), Args: args, Env: []string{"HOME=" + dir}, Dir: dir,
 		Log: filepath.Join(dir, "worker.log"),
 	})
-	if err == nil {
-		t.workers = append(t.workers, p)
-	}
-	return err
 }
 
 func (t *tandem) stop() error {
 	var errs []error
 	for _, w := range t.workers {
-		w.Kill()
+		if w != nil {
+			w.Kill()
+		}
 	}
 	for _, l := range t.taps {
 		errs = append(errs, l.Close(), l.Err())

@@ -49,7 +49,9 @@ func (t *tandem) wires(e *pacedEngine) (nats, engine string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+	t.mu.Lock()
 	t.traces = append(t.traces, trace)
+	t.mu.Unlock()
 	calls, err := t.tapped(tap.ListenHTTP(tap.HTTPOptions{Target: strings.TrimPrefix(e.url, "http://"), On: func(x *tap.Exchange) tap.Answer {
 		what := x.Request.Method + " " + x.Request.URL.RequestURI()
 		trace.note("engine > %s, %d bytes", what, len(x.Body))
@@ -75,6 +77,8 @@ func (t *tandem) wires(e *pacedEngine) (nats, engine string, err error) {
 // tapped remembers a tap that was begun, to close it.
 func (t *tandem) tapped(opened *tap.Tap, err error) (*tap.Tap, error) {
 	if err == nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.taps = append(t.taps, opened)
 	}
 	return opened, err
