@@ -37,6 +37,7 @@ type answer struct {
 	ctx    context.Context // its cause is errSilent if the limit was passed
 	cancel context.CancelCauseFunc
 	watch  *time.Timer
+	read   int64 // bytes of the body
 }
 
 // call sends a request. An error is a *jobs.HandoverError.
@@ -89,6 +90,7 @@ func (a *answer) close() {
 func (a *answer) Read(p []byte) (int, error) {
 	a.watch.Reset(a.limit)
 	n, err := a.Body.Read(p)
+	a.read += int64(n)
 	a.watch.Stop() // what happens between two reads is not the sender's fault
 	return n, err
 }

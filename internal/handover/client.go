@@ -26,6 +26,7 @@ type ClientConfig struct {
 	Allow  []netip.Prefix // where states may be fetched from; empty: loopback, link-local, private and shared (100.64.0.0/10) addresses
 	CAFile string         // PEM, for HTTPS; empty: the system's
 	Stall  time.Duration  // silence after which a transfer is abandoned; default 5 s
+	Bases  int64          // bytes of disk space for rows of shared prefixes, which are not fetched again; 0: none are kept
 	Log    *slog.Logger   // may be nil
 }
 
@@ -35,6 +36,7 @@ type Client struct {
 	stall     time.Duration
 	log       *slog.Logger
 	absences  absences
+	bases     *bases
 
 	write func(*os.File, []byte) (int, error) // tests fail here as a disk does
 }
@@ -75,17 +77,23 @@ func NewClient(c ClientConfig) (*Client, error) {
 			IdleConnTimeout:        keepIdle,
 			MaxResponseHeaderBytes: maxHeader,
 		},
-		stall: c.Stall, log: c.Log, write: (*os.File).Write,
+		stall: c.Stall, log: c.Log, bases: newBases(c.Bases, baseAge, c.Log), write: (*os.File).Write,
 	}, nil
 }
 
-// Close closes connections that are kept for further fetches.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Close closes connections that are kept for further fetches, and forgets the rows of prefixes. Nothing may be fetched any more.
+func (c *Client) Close() {
+	c.bases.close()
+	c.transport.CloseIdleConnections()
+}
 
 // Fetched is a state that has arrived, whole and verified.
 type Fetched struct {
 	Path     string
 	Bytes    int64
+	Moved    int64         // bytes that went over the network for it
+	Rebuilt  bool          // it was put together from rows that were here and the rest
+	Odd      bool          // that was tried, and came to nothing
 	Duration time.Duration // of the transfer, until the digest was compared
 	Resumed  int           // times that it was broken and went on
 }
@@ -100,6 +108,9 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 		return Fetched{}, err
 	}
 	target, err := newTarget(dir, prefix, s.Bytes, c.write)
+	if err != nil && c.bases.clear() { // states come first on a full disk
+		target, err = newTarget(dir, prefix, s.Bytes, c.write)
+	}
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -111,6 +122,9 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 	if err == nil {
 		err = target.keep()
 	}
+	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailDisk {
+		c.bases.clear() // so that the next one has more room
+	}
 	if err != nil {
 		target.discard()
 		if ctx.Err() != nil {
@@ -118,7 +132,9 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 		}
 		return Fetched{}, err
 	}
-	return Fetched{Path: target.path(), Bytes: s.Bytes, Duration: time.Since(start), Resumed: t.resumed}, nil
+	return Fetched{
+		Path: target.path(), Bytes: s.Bytes, Moved: t.moved, Rebuilt: t.base != nil, Odd: t.odd, Duration: time.Since(start), Resumed: t.resumed,
+	}, nil
 }
 
 // Done tells the prefill worker that a state is not needed any more. It is only a courtesy: the lease ends
