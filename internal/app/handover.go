@@ -24,7 +24,7 @@ const (
 	handoverNone    = "none"    // nothing but the job
 )
 
-// defaultBudget is of the disk space for KV states that wait to be fetched.
+// defaultBudget is of the disk space for KV states that wait.
 const defaultBudget ByteSize = 32e9
 
 // completeHandover checks the settings of the hand-over and fills in what was not given.
@@ -156,7 +156,7 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 	if w.pairs, err = pipeline.OpenPairs(stoppedFile(w.flags), w.log); err != nil {
 		return err
 	}
-	c.Fetcher, c.Pairs = client, w.pairs
+	c.Fetcher, c.Pairs, c.AheadBudget = client, w.pairs, int64(w.flags.HandoverBudget)
 	return nil
 }
 

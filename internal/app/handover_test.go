@@ -161,6 +161,29 @@ func TestKVStateIsHandedOver(t *testing.T) {
 	m.empty()
 }
 
+// The state of the next job is fetched while one is decoded.
+func TestKVStateIsFetchedAhead(t *testing.T) {
+	m := newMachines(t)
+	stopWaiting := m.waiting()
+	m.worker(jobs.RolePrefill, "", on(m.prefill))
+	first, second := m.job(long("one")), m.job(long("two"))
+	first.Options.NumPredict = new(400) // time for the other's state to come
+	m.submit(first)
+	m.relayed(1)
+	m.submit(second)
+	m.relayed(2)
+	stopWaiting()
+	m.worker(jobs.RoleDecode, "", on(m.decode))
+	for j, ahead := range map[*jobs.Job]bool{first: false, second: true} {
+		r := m.await(j)
+		if r.Usage.HandedOver != r.Usage.PromptTokens-1 || strings.Contains(r.Decision, "while the job waited") != ahead {
+			t.Errorf("usage %+v, decision %s; want the state used, fetched ahead: %t", r.Usage, r.Decision, ahead)
+		}
+	}
+	m.eventually("nothing is left of the states", func() bool { return len(states(t, m.prefill)) == 0 && len(states(t, m.decode)) == 0 })
+	m.empty()
+}
+
 // Whatever becomes of a prefill worker between its publish and the fetch, the decode machine computes the prompt.
 func TestPrefillWorkerGoneBeforeTheFetch(t *testing.T) {
 	for name, want := range map[string]jobs.Failure{"gone": jobs.FailUnreachable, "restarted": jobs.FailNotFound} {

@@ -2,26 +2,13 @@ package app
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
-
-// keepRatesEvery is how often a worker writes down what it has measured.
-const keepRatesEvery = time.Minute
-
-// ratesFile is where a worker keeps what it has measured of its engine.
-func ratesFile(role jobs.Stage, f WorkerFlags) string {
-	return filepath.Join(f.StateDir, "rates-"+string(role)+".json")
-}
-
-// modelDigest is that of the model that the engine has now; empty as long as it is not known.
-func (w *Worker) modelDigest() string { return w.monitor.Health().Description.ModelDigest }
 
 // peers lists the other live workers of the model.
 func (w *Worker) peers() []engine.Peer {

@@ -33,7 +33,7 @@ func TestStartTimeoutDoesNotCountLoading(t *testing.T) {
 		Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t),
 		Flags: app.WorkerFlags{
 			NATS: s.nats.URL(), Model: model, Engine: "ollama", Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
-			StateDir: t.TempDir(), StartTimeout: time.Millisecond, DrainLimit: time.Second,
+			StateDir: t.TempDir(), StartTimeout: time.Millisecond, DrainLimit: time.Second, Measure: "never",
 		},
 	})
 	if err != nil {

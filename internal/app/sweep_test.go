@@ -49,7 +49,7 @@ func TestStatesOfAnEarlierRunAreRemovedLate(t *testing.T) {
 		Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t),
 		Flags: app.WorkerFlags{
 			NATS: s.nats.URL(), Model: model, Engine: "ollama", Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
-			StateDir: t.TempDir(), StartTimeout: time.Second, DrainLimit: time.Second,
+			StateDir: t.TempDir(), StartTimeout: time.Second, Measure: "never", DrainLimit: time.Second,
 		},
 	})
 	if err != nil {

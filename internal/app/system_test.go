@@ -67,6 +67,7 @@ func (s *system) worker(role jobs.Stage, engineURL string, change ...func(*app.W
 	flags := app.WorkerFlags{
 		NATS: s.nats.URL(), Model: model, Engine: "ollama", EngineURL: engineURL, Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
 		Machine: "test-" + string(role), StateDir: s.t.TempDir(), StartTimeout: 5 * time.Second, DrainLimit: 10 * time.Second,
+		Measure: "never", // or caches would hold what tests did not put there
 	}
 	for _, f := range change {
 		f(&flags)

@@ -117,9 +117,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.swept = w.sweep() // before this run's first state, where possible
 	stage := pipeline.Config{
-		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Observe: w.metrics, Log: w.log,
+		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Slots: w.slots, Observe: w.metrics, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
-		Role:  w.role, Slots: w.flags.Slots, Workers: w.peers, NoStates: w.takesNone, Decoding: func() int { return w.queue.Decoding() },
+		Role:  w.role, Workers: w.peers, NoStates: w.takesNone, Decoding: func() int { return w.queue.Decoding() },
 		Prefixes: w.prefixes, Changed: func() { w.queue.Broadcast() },
 	}
 	if err := w.startHandover(ctx, &stage); err != nil {
@@ -131,7 +131,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
+		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {
@@ -158,8 +158,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.swept {
 		watchers.Go(func() { w.keepSweeping(watch) })
 	}
+	ctxMeasure, stopMeasuring := context.WithCancel(ctx)
+	defer stopMeasuring()
+	measure := w.measuring(ctxMeasure) // before the queue takes a slot
 	watchers.Go(func() {
-		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.modelDigest, keepRatesEvery, w.log)
+		measure()
+		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.subject, keepRatesEvery, w.log)
 	})
 	watchers.Go(func() {
 		select {
@@ -234,6 +238,18 @@ func (w *Worker) announceChanges(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// ahead is how many jobs of each class are fetched for each slot while others run. A prefill worker leaves those that it does not
+// compute to others.
+func (w *Worker) ahead() int {
+	switch {
+	case w.flags.Ahead != nil:
+		return *w.flags.Ahead
+	case w.role == jobs.RoleDecode:
+		return 1
+	}
+	return 0
 }
 
 // run is one task. When it fails, the engine may have.

@@ -30,6 +30,7 @@ type WorkerFlags struct {
 	ModelFile   string `name:"model-file" env:"TANDEM_MODEL_FILE" help:"GGUF file for which to start and watch a llama-server of our own." placeholder:"FILE"`
 	LlamaServer string `name:"llama-server" env:"TANDEM_LLAMA_SERVER" default:"llama-server" help:"Program to start for --model-file." placeholder:"FILE"`
 	Slots       int    `env:"TANDEM_SLOTS" default:"1" help:"Requests that the engine computes at once."`
+	Ahead       *int   `env:"TANDEM_AHEAD" help:"Jobs of each class that are fetched for each slot, with their KV states, while others run: 0 to 4. A decode worker fetches 1 if this is not given, a prefill worker 0." placeholder:"N"`
 	NumCtx      int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
 	Threads     int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
 
@@ -38,7 +39,7 @@ type WorkerFlags struct {
 	HandoverURL    string   `name:"handover-url" env:"TANDEM_HANDOVER_URL" help:"URL under which decode machines reach that address; made from it if not given." placeholder:"URL"`
 	HandoverCert   string   `name:"handover-cert" env:"TANDEM_HANDOVER_CERT" type:"path" help:"Certificate of a prefill worker, PEM, to offer KV states over HTTPS." placeholder:"FILE"`
 	HandoverKey    string   `name:"handover-key" env:"TANDEM_HANDOVER_KEY" type:"path" help:"Its key." placeholder:"FILE"`
-	HandoverBudget ByteSize `name:"handover-budget" env:"TANDEM_HANDOVER_BUDGET" default:"32GB" help:"Disk space for KV states that wait at a prefill worker." placeholder:"SIZE"`
+	HandoverBudget ByteSize `name:"handover-budget" env:"TANDEM_HANDOVER_BUDGET" default:"32GB" help:"Disk space for KV states that wait: at a prefill worker to be fetched, at a decode worker for a slot." placeholder:"SIZE"`
 	HandoverAllow  []string `name:"handover-allow" env:"TANDEM_HANDOVER_ALLOW" help:"Networks from which a decode worker fetches KV states, several separated by commas; loopback, link-local and private ones if not given." placeholder:"CIDR"`
 	HandoverCA     string   `name:"handover-ca" env:"TANDEM_HANDOVER_CA" type:"path" help:"Certificate authority by which a decode worker knows prefill workers." placeholder:"FILE"`
 	SlotDir        string   `name:"slot-dir" env:"TANDEM_SLOT_DIR" type:"path" help:"Folder that a llama-server that runs already was given as --slot-save-path." placeholder:"DIR"`
@@ -46,6 +47,8 @@ type WorkerFlags struct {
 	OllamaBinary string `name:"ollama-binary" env:"TANDEM_OLLAMA_BINARY" help:"Ollama program of which to start and watch a server of our own, whose KV cache can be handed over." placeholder:"FILE"`
 	ShimRunDir   string `name:"shim-run-dir" env:"TANDEM_SHIM_RUN_DIR" type:"path" help:"Where a shim beside an Ollama that runs already leaves its records; where 'shim install' puts them if not given." placeholder:"DIR"`
 	CacheType    string `name:"cache-type" env:"TANDEM_CACHE_TYPE" enum:",f16,q8_0" default:"" help:"Type of the KV cache of an engine started here: f16 or q8_0; the same on both sides." placeholder:"TYPE"`
+
+	Measure string `env:"TANDEM_MEASURE" enum:"auto,never" default:"auto" help:"When to measure the engine with requests of the worker's own: auto is at its start, for a few seconds, unless an earlier run has; never leaves it to the jobs."`
 
 	HTTP         string        `name:"http" env:"TANDEM_HTTP" default:"${http}" help:"Address of the HTTP API; use the machine's own to be reached from others." placeholder:"ADDR"`
 	Machine      string        `env:"TANDEM_MACHINE" help:"Name of this machine in results and status; the host name if not given." placeholder:"NAME"`
@@ -81,6 +84,8 @@ func (f *WorkerFlags) complete() error {
 		return jobs.Errorf(jobs.CodeInvalid, "cache-type is for an engine that this worker starts (--ollama-binary, --model-file); of one that runs already set it there (OLLAMA_KV_CACHE_TYPE, llama-server --cache-type-k and --cache-type-v)")
 	case f.Slots < 1 || f.Slots > 256:
 		return jobs.Errorf(jobs.CodeInvalid, "slots is %d; want 1 to 256", f.Slots)
+	case f.Ahead != nil && (*f.Ahead < 0 || *f.Ahead > 4):
+		return jobs.Errorf(jobs.CodeInvalid, "ahead is %d; want 0 to 4", *f.Ahead)
 	case f.NumCtx < 256:
 		return jobs.Errorf(jobs.CodeInvalid, "num-ctx is %d; want at least 256 tokens", f.NumCtx)
 	}
@@ -97,6 +102,12 @@ func (f *WorkerFlags) complete() error {
 	}
 	if err := f.completeHandover(); err != nil {
 		return err
+	}
+	if f.Measure == "" {
+		f.Measure = measureAuto
+	}
+	if f.Measure != measureAuto && f.Measure != measureNever {
+		return jobs.Errorf(jobs.CodeInvalid, "measure is %q; want auto or never", f.Measure)
 	}
 	if _, _, err := net.SplitHostPort(f.HTTP); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "http is %q; want host:port such as 127.0.0.1:8000", f.HTTP)

@@ -24,8 +24,8 @@ func (p Peer) Times(model, from string, z Size) schedule.Times {
 	if z.Prefix > 0 {
 		t.Prefix = float64(z.Prefix) / s.Prefill(z.Prefix).Value
 	}
-	for range max(1, p.Slots) {
-		t.Generate = append(t.Generate, float64(z.Generated)/s.Decode(z.Tokens).Value)
+	for busy := 1; busy <= max(1, p.Slots); busy++ {
+		t.Generate = append(t.Generate, float64(z.Generated)/s.DecodeBusy(z.Tokens, busy).Value)
 	}
 	return t
 }

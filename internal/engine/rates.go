@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"sync"
@@ -14,8 +15,9 @@ import (
 type Rates struct {
 	mu      sync.Mutex
 	now     jobs.Rates
-	changed bool   // since they were last kept
-	digest  string // of the model that they are of; empty as long as it is not known
+	trends  map[string]*trend
+	changed bool    // since they were last kept
+	of      Subject // empty as long as it is not known
 }
 
 // What is less than this measures latency rather than speed, and is not counted.
@@ -24,51 +26,60 @@ const (
 	leastMoved    = 1 << 16 // bytes of a KV state
 )
 
-// share is by how much a moving average follows a new value; one that is more than so many times the average counts as that
-// many. A speed that was measured too high, as of a prompt that was cached unsaid, would spoil the average for dozens of jobs,
-// and with it the patience with the engine; one that is too low cannot.
-const (
-	share    = 0.2
-	mostJump = 4
-)
-
-// blend brings a moving average up to date. Values that are none (0, infinite) are left out.
-func blend(average, value float64) float64 {
-	switch {
-	case !usable(value):
-		return average
-	case average == 0:
-		return value
-	}
-	return average + (min(value, mostJump*average)-average)*share
-}
-
-// usable reports whether v can be a rate, whatever it is of.
-func usable(v float64) bool { return v >= 1e-6 && v <= 1e15 } // not NaN, then
-
 // ObservePrefill takes a measurement of prompt processing: computed is the part of the prompt's tokens that was not
-// cached.
-func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, d time.Duration) {
+// cached, busy how many slots of the engine were taken meanwhile, on average.
+func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, d time.Duration) {
 	r.observe(func(now *jobs.Rates) {
 		if tokens > 0 && promptBytes > 0 {
 			now.PromptBytesPerToken = blend(now.PromptBytesPerToken, float64(promptBytes)/float64(tokens))
 		}
-		if computed >= leastComputed && d > 0 {
-			perSecond := float64(computed) / d.Seconds()
-			now.PrefillTokensPerSecond = blend(now.PrefillTokensPerSecond, perSecond)
-			now.PrefillByLength = blendLength(now.PrefillByLength, tokens, perSecond)
+		if computed < leastComputed || d <= 0 {
+			return
+		}
+		perSecond, length := float64(computed)/d.Seconds(), lengthOf(tokens)
+		now.PrefillTokensPerSecond = blend(now.PrefillTokensPerSecond, perSecond)
+		if busy > alone && len(now.PrefillByLength) > 0 {
+			// The others took up to their share of the engine, so that alone it is as fast as this or up to busy times as fast.
+			known := now.PrefillByLength[length]
+			if perSecond = min(max(known, perSecond), perSecond*busy); perSecond == known || known == 0 {
+				return
+			}
+		}
+		now.PrefillByLength = r.followLength("prefill", now.PrefillByLength, length, perSecond)
+	})
+}
+
+// ObserveDecode takes a measurement of text generation after a prompt of so many tokens; busy is how many slots of the engine
+// were taken meanwhile, on average. Generated are the tokens that took the time: all but the first, which is there when the prompt is computed.
+func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.Duration) {
+	r.observe(func(now *jobs.Rates) {
+		if generated < 2 || d <= 0 {
+			return
+		}
+		perSecond, length, key := float64(generated)/d.Seconds(), lengthOf(promptTokens), busyOf(busy)
+		now.DecodeTokensPerSecond = blend(now.DecodeTokensPerSecond, perSecond)
+		known := now.DecodeByLength[length]
+		switch {
+		case key == "":
+			now.DecodeByLength = r.followLength("decode", now.DecodeByLength, length, perSecond)
+		case known > 0:
+			now.DecodeByBusy = maps.Clone(now.DecodeByBusy)
+			if now.DecodeByBusy == nil {
+				now.DecodeByBusy = map[string]float64{}
+			}
+			now.DecodeByBusy[key] = r.follow("decode "+key, now.DecodeByBusy[key], perSecond/known)
+		default: // one request alone would have been faster by as much as is known, or assumed
+			now.DecodeByLength = r.followLength("decode", now.DecodeByLength, length, perSecond/cmp.Or(now.DecodeByBusy[key], assumedShare(busy)))
 		}
 	})
 }
 
-// ObserveDecode takes a measurement of text generation after a prompt of so many tokens.
-func (r *Rates) ObserveDecode(promptTokens, generated int, d time.Duration) {
+// ObserveAnswer takes the length of a job's answer; kind is the job's, as of [KindOf].
+func (r *Rates) ObserveAnswer(kind string, generated int) {
 	r.observe(func(now *jobs.Rates) {
 		now.GeneratedTokens = blend(now.GeneratedTokens, float64(generated))
-		if generated >= 2 && d > 0 {
-			perSecond := float64(generated) / d.Seconds()
-			now.DecodeTokensPerSecond = blend(now.DecodeTokensPerSecond, perSecond)
-			now.DecodeByLength = blendLength(now.DecodeByLength, promptTokens, perSecond)
+		if kind != "" && generated > 0 {
+			now.GeneratedByKind = noteKind(now.GeneratedByKind, kind, float64(generated))
 		}
 	})
 }
@@ -81,7 +92,7 @@ func (r *Rates) ObserveJob(d time.Duration) {
 // ObserveSave takes a KV state that the engine wrote. Of its bytes, fixed are there whatever its length.
 func (r *Rates) ObserveSave(tokens int, bytes, fixed int64, d time.Duration) {
 	r.observe(func(now *jobs.Rates) {
-		now.SaveBytesPerSecond = blend(now.SaveBytesPerSecond, moved(bytes, d))
+		now.SaveBytesPerSecond = r.follow("save", now.SaveBytesPerSecond, moved(bytes, d))
 		if tokens >= leastComputed && bytes > fixed && fixed >= 0 {
 			now.StateBytesPerToken = blend(now.StateBytesPerToken, float64(bytes-fixed)/float64(tokens))
 			now.StateFixedBytes = float64(fixed)
@@ -89,15 +100,23 @@ func (r *Rates) ObserveSave(tokens int, bytes, fixed int64, d time.Duration) {
 	})
 }
 
-// ObserveLink takes a KV state that was fetched from another machine.
+// ObserveLink takes a KV state that was fetched from another machine. By a first one that is too small to tell how fast the link is, it counts as
+// measured all the same, at what is taken for granted: else machines with small states would never know it. The first that can tell replaces that.
 func (r *Rates) ObserveLink(machine string, bytes int64, d time.Duration) {
 	r.observe(func(now *jobs.Rates) {
-		if v := moved(bytes, d); v > 0 {
+		value, known := moved(bytes, d), now.LinkBytesPerSecond[machine]
+		switch {
+		case value > 0 && known == coldLink:
+			known = 0
+		case value == 0 && known == 0 && bytes > 0:
+			value = coldLink
+		}
+		if value > 0 {
 			now.LinkBytesPerSecond = maps.Clone(now.LinkBytesPerSecond)
 			if now.LinkBytesPerSecond == nil {
 				now.LinkBytesPerSecond = map[string]float64{}
 			}
-			now.LinkBytesPerSecond[machine] = blend(now.LinkBytesPerSecond[machine], v)
+			now.LinkBytesPerSecond[machine] = r.follow("link "+machine, known, value)
 		}
 	})
 }
@@ -105,8 +124,8 @@ func (r *Rates) ObserveLink(machine string, bytes int64, d time.Duration) {
 // ObserveRestore takes a KV state that the engine read, and the time until its first prediction was compared.
 func (r *Rates) ObserveRestore(bytes int64, restored, checked time.Duration) {
 	r.observe(func(now *jobs.Rates) {
-		now.RestoreBytesPerSecond = blend(now.RestoreBytesPerSecond, moved(bytes, restored))
-		now.CheckSeconds = blend(now.CheckSeconds, checked.Seconds())
+		now.RestoreBytesPerSecond = r.follow("restore", now.RestoreBytesPerSecond, moved(bytes, restored))
+		now.CheckSeconds = r.follow("check", now.CheckSeconds, checked.Seconds())
 	})
 }
 
@@ -142,29 +161,6 @@ func moved(bytes int64, d time.Duration) float64 {
 	return float64(bytes) / d.Seconds()
 }
 
-// blendLength brings the average of a prompt's length up to date, in a copy, since others may be reading the map.
-func blendLength(by map[string]float64, tokens int, value float64) map[string]float64 {
-	by = maps.Clone(by)
-	if by == nil {
-		by = map[string]float64{}
-	}
-	key := jobs.RateLengths[lengthOf(tokens)]
-	by[key] = blend(by[key], value)
-	return by
-}
-
-// lengthOf is the index in jobs.RateLengths of a prompt's length.
-func lengthOf(tokens int) int {
-	i := 0
-	for limit := shortest; tokens > limit && i < len(jobs.RateLengths)-1; limit *= 2 {
-		i++
-	}
-	return i
-}
-
-// shortest is the greatest length of the first of jobs.RateLengths; each of the others is twice as long.
-const shortest = 512
-
 // Cautious values for how long an engine may be silent: code has three to four bytes per token, and a big model on a
 // CPU computes some tens of tokens per second.
 const (
@@ -184,14 +180,18 @@ func (r *Rates) Tokens(promptBytes int) int {
 }
 
 // PrefillTime is how long this worker needs for a prompt of so many bytes with nothing cached, at least ten seconds. It
-// rests on nothing but what was measured here, and is cautious until then: work that takes longer than a multiple of it
-// is given up.
+// rests on nothing but what was measured here, and is cautious until then, and for prompts longer than those measured: work that takes longer
+// than a multiple of it is given up.
 func (r *Rates) PrefillTime(promptBytes int) time.Duration {
 	tokens := r.Tokens(promptBytes)
-	perSecond, measured := along(r.Snapshot().PrefillByLength, float64(tokens), func(float64) float64 { return 1 })
+	perSecond, measured := alongLengths(r.Snapshot().PrefillByLength, float64(tokens), slowing)
 	if !measured {
 		perSecond = coldTokensPerSecond
 	}
 	seconds := min(float64(tokens)/perSecond, longestExpectedTime.Seconds())
 	return max(time.Duration(seconds*float64(time.Second)), shortestExpectedTime)
 }
+
+// slowing is how the speed of computing a prompt falls with its length: faster than in all that was published ([published]), where a prompt of 32k
+// tokens has at least 0.31 times the speed of one of 2k, here 0.25 times.
+func slowing(tokens float64) float64 { return 1 / (1 + tokens/8192) }

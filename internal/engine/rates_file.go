@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,23 +19,51 @@ import (
 
 // ratesFile is what a worker keeps of its rates from one start to the next.
 type ratesFile struct {
-	V           int        `json:"v"`
-	ModelDigest string     `json:"model_digest"` // of the model that they were measured with
-	Rates       jobs.Rates `json:"rates"`
+	V int `json:"v"`
+	Subject
+	Rates jobs.Rates `json:"rates"`
+}
+
+// Subject is what rates are of. Of what is empty nothing is known.
+type Subject struct {
+	ModelDigest   string `json:"model_digest"`
+	EngineVersion string `json:"engine_version,omitempty"`
+	Cache         string `json:"cache,omitempty"` // types of the KV cache, and how it is computed
+}
+
+// SubjectOf is what an engine's rates are of.
+func SubjectOf(d Description) Subject {
+	s := Subject{ModelDigest: d.ModelDigest, EngineVersion: d.Version}
+	if m := d.Mover; m != nil {
+		f := m.Fingerprint
+		s.Cache = fmt.Sprintf("%s %s, flash attention %t", f.CacheK, f.CacheV, f.FlashAttention)
+	}
+	return s
+}
+
+// contradicts reports whether the two cannot be the same, as far as both are known.
+func (s Subject) contradicts(o Subject) bool {
+	differ := func(a, b string) bool { return a != b && a != "" && b != "" }
+	return differ(s.ModelDigest, o.ModelDigest) || differ(s.EngineVersion, o.EngineVersion) || differ(s.Cache, o.Cache)
+}
+
+// or fills in what is not known.
+func (s Subject) or(o Subject) Subject {
+	return Subject{cmp.Or(s.ModelDigest, o.ModelDigest), cmp.Or(s.EngineVersion, o.EngineVersion), cmp.Or(s.Cache, o.Cache)}
 }
 
 // largestRatesFile is more than any such file has.
 const largestRatesFile = 1 << 20
 
 // Keep keeps the rates in a file from one run to the next: it reads what an earlier run left there, writes what was measured
-// every so often and when ctx ends, and returns then. The file is of one model, whose digest digest returns once it is
-// known; rates of another one are forgotten.
-func (r *Rates) Keep(ctx context.Context, path string, digest func() string, every time.Duration, log *slog.Logger) {
+// every so often and when ctx ends, and returns then. The file is of one model on one build of an engine, which about returns as far as it
+// is known; rates of another model are forgotten, and of another build those that rest on it.
+func (r *Rates) Keep(ctx context.Context, path string, about func() Subject, every time.Duration, log *slog.Logger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		now := digest()
-		if err := r.begin(path, now); err != nil {
+		now := about()
+		if err := r.Begin(path, now); err != nil {
 			log.Warn("rates measured by an earlier run are lost", "error", err)
 		}
 		if err := r.save(path, now); err != nil {
@@ -50,26 +79,42 @@ func (r *Rates) Keep(ctx context.Context, path string, digest func() string, eve
 	}
 }
 
-// begin takes up what is known of a model when its digest is known for the first time.
-func (r *Rates) begin(path, digest string) error {
+// Begin takes up what the file has of a model when it is known for the first time which one that is. Called again, it does nothing as long as the
+// model and the engine are the same.
+func (r *Rates) Begin(path string, now Subject) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if digest == "" || digest == r.digest {
+	switch known := r.of; {
+	case now.ModelDigest == "":
 		return nil
+	case known.ModelDigest != "" && !known.contradicts(now):
+		r.of = now.or(known)
+		return nil
+	case known.ModelDigest != "":
+		r.now, r.trends = lasting(r.now, known, now), nil
 	}
-	if r.digest != "" {
-		r.now = jobs.Rates{}
-	}
-	r.digest = digest
-	kept, err := readRates(path, digest)
-	r.now = complete(r.now, kept)
+	kept, of, err := readRates(path, now)
+	r.now, r.of = complete(r.now, kept), now.or(of)
 	return err
 }
 
+// lasting is what stays true of rates when what they are of changes: what does not depend on the engine, if the model is the same.
+func lasting(r jobs.Rates, was, is Subject) jobs.Rates {
+	switch {
+	case !was.contradicts(is):
+		return r
+	case was.ModelDigest != is.ModelDigest:
+		return jobs.Rates{}
+	}
+	return jobs.Rates{
+		PromptBytesPerToken: r.PromptBytesPerToken, GeneratedTokens: r.GeneratedTokens, GeneratedByKind: r.GeneratedByKind, LinkBytesPerSecond: r.LinkBytesPerSecond,
+	}
+}
+
 // save writes the file if anything has changed.
-func (r *Rates) save(path, digest string) error {
+func (r *Rates) save(path string, about Subject) error {
 	r.mu.Lock()
-	now, changed := r.now, r.changed && digest != "" && digest == r.digest
+	now, of, changed := r.now, r.of, r.changed && about.ModelDigest != "" && about.ModelDigest == r.of.ModelDigest
 	if changed {
 		r.changed = false
 	}
@@ -77,7 +122,7 @@ func (r *Rates) save(path, digest string) error {
 	if !changed {
 		return nil
 	}
-	err := writeRates(path, ratesFile{V: 1, ModelDigest: digest, Rates: now})
+	err := writeRates(path, ratesFile{V: 1, Subject: of, Rates: now})
 	if err != nil {
 		r.mu.Lock()
 		r.changed = true
@@ -86,29 +131,37 @@ func (r *Rates) save(path, digest string) error {
 	return err
 }
 
-// readRates returns the rates of a file, if they are of the model.
-func readRates(path, digest string) (jobs.Rates, error) {
+// readRates returns what a file has of the model, and what its rates were of.
+func readRates(path string, now Subject) (_ jobs.Rates, of Subject, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read measured rates: %w", err)
+		}
+	}()
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return jobs.Rates{}, nil
+		return jobs.Rates{}, of, nil
 	case err != nil:
-		return jobs.Rates{}, fmt.Errorf("read measured rates: %w", err)
+		return jobs.Rates{}, of, err
 	case info.Size() > largestRatesFile:
-		return jobs.Rates{}, fmt.Errorf("read measured rates: %s has %d bytes, so it holds something else", path, info.Size())
+		return jobs.Rates{}, of, fmt.Errorf("%s has %d bytes, so it holds something else", path, info.Size())
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return jobs.Rates{}, fmt.Errorf("read measured rates: %w", err)
+		return jobs.Rates{}, of, err
 	}
 	var f ratesFile
 	if err := json.Unmarshal(data, &f); err != nil {
-		return jobs.Rates{}, fmt.Errorf("read measured rates of %s: %w", path, err)
+		return jobs.Rates{}, of, fmt.Errorf("%s: %w", path, err)
 	}
-	if f.V != 1 || f.ModelDigest != digest {
-		return jobs.Rates{}, nil
+	if f.V != 1 || f.ModelDigest != now.ModelDigest {
+		return jobs.Rates{}, of, nil
 	}
-	return believable(f.Rates), nil
+	if !f.Subject.contradicts(now) {
+		of = f.Subject
+	}
+	return believable(lasting(f.Rates, f.Subject, now)), of, nil
 }
 
 // complete fills what is missing in rates with what is in others.
@@ -121,6 +174,8 @@ func complete(r, others jobs.Rates) jobs.Rates {
 	}
 	r.PrefillByLength = union(r.PrefillByLength, others.PrefillByLength)
 	r.DecodeByLength = union(r.DecodeByLength, others.DecodeByLength)
+	r.DecodeByBusy = union(r.DecodeByBusy, others.DecodeByBusy)
+	r.GeneratedByKind = mergeKinds(r.GeneratedByKind, others.GeneratedByKind)
 	r.LinkBytesPerSecond = union(r.LinkBytesPerSecond, others.LinkBytesPerSecond)
 	return r
 }
@@ -181,8 +236,11 @@ func believable(r jobs.Rates) jobs.Rates {
 			*v = 0
 		}
 	}
-	known := func(length string, v float64) bool { return slices.Contains(jobs.RateLengths[:], length) && usable(v) }
-	r.PrefillByLength, r.DecodeByLength = only(r.PrefillByLength, known), only(r.DecodeByLength, known)
+	among := func(keys []string) func(string, float64) bool {
+		return func(key string, v float64) bool { return slices.Contains(keys, key) && usable(v) }
+	}
+	r.PrefillByLength, r.DecodeByLength = only(r.PrefillByLength, among(jobs.RateLengths[:])), only(r.DecodeByLength, among(jobs.RateLengths[:]))
+	r.DecodeByBusy, r.GeneratedByKind = only(r.DecodeByBusy, among(jobs.RateBusy[:])), believableKinds(r.GeneratedByKind)
 	kept := 0
 	r.LinkBytesPerSecond = only(r.LinkBytesPerSecond, func(machine string, v float64) bool {
 		ok := machine != "" && usable(v) && kept < mostMachines

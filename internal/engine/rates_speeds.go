@@ -28,12 +28,24 @@ type Speed struct {
 
 // Prefill is in prompt tokens per second, in a prompt of so many.
 func (s Speeds) Prefill(tokens int) Speed {
-	return speed(along(s.rates.PrefillByLength, float64(tokens), s.hardware.prefillRate))
+	return speed(alongLengths(s.rates.PrefillByLength, float64(tokens), s.hardware.prefillRate))
 }
 
-// Decode is in generated tokens per second, after a prompt of so many.
+// Decode is in generated tokens per second of one request alone, after a prompt of so many.
 func (s Speeds) Decode(tokens int) Speed {
-	return speed(along(s.rates.DecodeByLength, float64(tokens), s.hardware.decodeRate))
+	return speed(alongLengths(s.rates.DecodeByLength, float64(tokens), s.hardware.decodeRate))
+}
+
+// DecodeBusy is in generated tokens per second of each request, after a prompt of so many, while so many requests generate at once.
+func (s Speeds) DecodeBusy(tokens, busy int) Speed {
+	one := s.Decode(tokens)
+	if busy <= 1 {
+		return one
+	}
+	part, measured := along(jobs.RateBusy[:], s.rates.DecodeByBusy, math.Log2(float64(busy))-1, func(place float64) float64 {
+		return assumedShare(math.Exp2(place + 1))
+	})
+	return Speed{one.Value * min(part, 1), one.Measured && measured}
 }
 
 // Save is in bytes per second.
@@ -50,12 +62,19 @@ func (s Speeds) Check(tokens int) Speed {
 // Link is in bytes per second, from a machine to this one.
 func (s Speeds) Link(from string) Speed { return or(s.rates.LinkBytesPerSecond[from], coldLink) }
 
-// Generated is how many tokens a job's answer has.
-func (s Speeds) Generated() Speed { return or(s.rates.GeneratedTokens, coldGenerated) }
+// Generated is how many tokens the answer of a job has whose kind is as of [KindOf]; of an unknown one, as many as those of all jobs.
+func (s Speeds) Generated(kind string) Speed {
+	for _, k := range s.rates.GeneratedByKind {
+		if k.Kind == kind {
+			return Speed{k.Tokens, true}
+		}
+	}
+	return or(s.rates.GeneratedTokens, coldGenerated)
+}
 
 // Job is how many seconds a job keeps a slot, if its prompt has so many tokens.
 func (s Speeds) Job(tokens int) Speed {
-	return or(s.rates.JobSeconds, s.Generated().Value/s.Decode(tokens).Value)
+	return or(s.rates.JobSeconds, s.Generated("").Value/s.Decode(tokens).Value)
 }
 
 // StateBytes is the size of the KV state of so many tokens. cacheType is that of the engine, as in f16; it counts as
@@ -78,13 +97,18 @@ func or(measured, otherwise float64) Speed {
 	return Speed{otherwise, false}
 }
 
-// along is a rate for a prompt of so many tokens: what was measured at the lengths on either side of it. Beyond them it goes
-// on as the base does, and so does all of it as long as nothing was measured.
-func along(measured map[string]float64, tokens float64, base func(tokens float64) float64) (rate float64, any bool) {
+// alongLengths is a rate for a prompt of so many tokens.
+func alongLengths(measured map[string]float64, tokens float64, base func(tokens float64) float64) (rate float64, any bool) {
 	place := math.Log2(max(tokens, 1)/shortest) + 0.5 // 0 in the middle of the first length, 1 in that of the second
-	below, above := -1, -1                            // the lengths on either side, of which something was measured
-	for i, length := range jobs.RateLengths {
-		if measured[length] <= 0 {
+	return along(jobs.RateLengths[:], measured, place, func(place float64) float64 { return base(shortest * math.Exp2(place-0.5)) })
+}
+
+// along is a rate at a place on a scale that has a key at 0, 1, 2 and so on: what was measured at the keys on either side of it. Beyond them it
+// goes on as the base does, and so does all of it as long as nothing was measured.
+func along(keys []string, measured map[string]float64, place float64, base func(place float64) float64) (rate float64, any bool) {
+	below, above := -1, -1 // the keys on either side, of which something was measured
+	for i, key := range keys {
+		if measured[key] <= 0 {
 			continue
 		}
 		if float64(i) <= place {
@@ -93,15 +117,14 @@ func along(measured map[string]float64, tokens float64, base func(tokens float64
 			above = i
 		}
 	}
-	value := func(i int) float64 { return measured[jobs.RateLengths[i]] }
-	middle := func(i int) float64 { return shortest * math.Exp2(float64(i)-0.5) }
+	value := func(i int) float64 { return measured[keys[i]] }
 	switch {
 	case below < 0 && above < 0:
-		return base(tokens), false
+		return base(place), false
 	case below < 0:
-		return value(above) * base(tokens) / base(middle(above)), true
+		return value(above) * base(place) / base(float64(above)), true
 	case above < 0:
-		return value(below) * base(tokens) / base(middle(below)), true
+		return value(below) * base(place) / base(float64(below)), true
 	}
 	return value(below) + (value(above)-value(below))*(place-float64(below))/float64(above-below), true
 }

@@ -14,15 +14,21 @@ func TestSlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := make(chan string, 2)
+		free, released := s.Idle()
+		got := make(chan func(), 1)
 		go func() {
-			if err := s.Free(t.Context()); err == nil {
-				got <- "free"
+			if next, err := s.Acquire(t.Context()); err == nil {
+				got <- next
 			}
 		}()
 		synctest.Wait()
-		if len(got) != 0 || s.Busy() != 1 {
-			t.Fatalf("a taken slot counts as free: %d waiters returned, busy %d", len(got), s.Busy())
+		select {
+		case <-released:
+			t.Error("a slot was released that was not")
+		default:
+		}
+		if len(got) != 0 || free != 0 || s.Busy() != 1 {
+			t.Fatalf("a taken slot counts as free: %d waiters returned, %d free, busy %d", len(got), free, s.Busy())
 		}
 
 		cause := errors.New("stop")
@@ -34,11 +40,10 @@ func TestSlots(t *testing.T) {
 
 		release()
 		release()
-		if s.Busy() != 0 {
-			t.Errorf("busy %d after a double release, want 0", s.Busy())
-		}
-		if <-got != "free" {
-			t.Error("the waiter was not told")
+		<-released
+		(<-got)()
+		if free, _ := s.Idle(); s.Busy() != 0 || free != 1 {
+			t.Errorf("busy %d and %d free after all was released, want 0 and 1", s.Busy(), free)
 		}
 	})
 }

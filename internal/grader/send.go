@@ -102,6 +102,6 @@ func (g *Grading) job(a *attempt, p *ask.Prompt) *jobs.Job {
 	j := p.Job()
 	j.V, j.ID, j.User, j.Batch, j.CustomID = jobs.Version, a.Job, g.o.User, g.batch, a.customID()
 	j.Class, j.Plan, j.Deadline, j.SubmittedAt = g.o.Class, g.o.Plan, g.o.Deadline, g.o.Now().UTC()
-	j.Labels = map[string]string{"kind": string(a.Judge)}
+	j.Labels = map[string]string{jobs.LabelKind: string(a.Judge)}
 	return j
 }

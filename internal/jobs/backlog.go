@@ -6,6 +6,7 @@ import "time"
 type Running struct {
 	EndsSeconds float64 `json:"ends_seconds"`         // until its slot is free, as far as the worker can tell; of one that waits for a slot, until its KV state is there
 	HandsOver   bool    `json:"hands_over,omitempty"` // it goes on at a decode machine then
+	Relayed     bool    `json:"relayed,omitempty"`    // it was handed over to this worker
 	Ahead       bool    `json:"ahead,omitempty"`      // it waits for a slot
 }
 

@@ -53,6 +53,7 @@ type Job struct {
 	Options      Options           `json:"options,omitzero"`        // sampling options
 	Plan         Plan              `json:"plan,omitempty"`          // where the two phases run; left out means disaggregated
 	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of the prompt, or number of messages, that the whole batch shares
+	Following    int               `json:"following,omitempty"`     // jobs of the batch and model that are published after this one, at once; plan auto looks ahead over them
 	Stream       bool              `json:"stream,omitempty"`        // publish the text while it is generated
 	Labels       map[string]string `json:"labels,omitempty"`        // the submitter's own; carried into the result
 	SubmittedAt  time.Time         `json:"submitted_at,omitzero"`   // the submitter's clock
@@ -61,6 +62,13 @@ type Job struct {
 
 	Extra Extra `json:"-"` // fields of a newer version
 }
+
+// MaxFollowing is how many jobs one may say that follow it.
+const MaxFollowing = 1_000_000
+
+// LabelKind is the label of a job by which workers learn how long answers are: jobs with the same value, as in "feedback", have answers
+// alike. Workers publish the value, or a hash of it if it is no plain short word.
+const LabelKind = "kind"
 
 // Message is one turn of a chat.
 type Message struct {

@@ -31,10 +31,11 @@ func MaxAttempts(s Stage) int {
 type Task struct {
 	Stage    Stage         // prefill, decode or fallback
 	Job      *Job          // never nil
-	Handover *Handover     // nil when the job comes straight from the intake
+	Handover *Handover     // nil in a prefill worker
 	Attempt  int           // from 1, hand-backs not counted
 	Waited   time.Duration // in the stream, for this stage
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
+	Intake   bool          // it comes straight from the intake
 	Behind   int           // jobs of its model and class that wait behind it in its stream
 
 	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.

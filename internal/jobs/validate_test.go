@@ -52,6 +52,7 @@ func TestValidateJob(t *testing.T) {
 		{"prefix beyond messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "abc"}); j.SharedPrefix = 2 }, "shared_prefix is 2"},
 		{"whole prompt shared", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 3 }, ""},
 		{"prefix beyond prompt", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 4 }, "shared_prefix is 4"},
+		{"followed by fewer than none", func(j *Job) { j.Following = -1 }, "following is -1"},
 		{"prefix below 0", func(j *Job) { j.SharedPrefix = -1 }, "shared_prefix is -1"},
 		{"prefix within é", func(j *Job) { j.Prompt, j.SharedPrefix = "aé", 2 }, "within a character"},
 		{"format json", func(j *Job) { j.Format = json.RawMessage(` "json"`) }, ""},

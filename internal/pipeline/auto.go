@@ -62,7 +62,7 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 	}
 	q.UncachedPrefill = max(1, q.Tokens-cached)
 	q.UncachedDecode = max(1, q.Tokens-peer.Prefixes[engine.PrefixKey(req)])
-	q.Generated = int(q.Decode.Generated().Value)
+	q.Generated = int(q.Decode.Generated(engine.KindOf(j)).Value)
 	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
 		q.Generated = min(q.Generated, *limit)
 	}
@@ -77,8 +77,10 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 func (s *Stage) relayed(peers []engine.Peer) int {
 	n := s.decoding()
 	for _, p := range peers {
-		if p.Role == jobs.RoleDecode {
-			n -= len(p.Running)
+		for _, r := range p.Running {
+			if r.Relayed {
+				n--
+			}
 		}
 	}
 	return max(0, n)
@@ -125,9 +127,9 @@ func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.
 // foresee notes how a task will probably go on, now that its way is known.
 func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
 	size := s.size(t.Job)
-	self := engine.Peer{Role: s.role, Slots: s.slots, Rates: s.rates.With(s.about().Mover)}
+	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().Mover)}
 	times := self.Times(t.Job.Model, "", size)
-	c := course{before: times.Prompt, hands: hands}
+	c := course{before: times.Prompt, hands: hands, relayed: !t.Intake}
 	if engine.PrefixKey(engine.RequestOf(t.Job)) != "" && s.prefixes.Held()[engine.PrefixKey(engine.RequestOf(t.Job))] == 0 {
 		c.before += times.Prefix
 	}
@@ -139,7 +141,7 @@ func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
 		fallthrough
 	default:
 		c.tokens = float64(size.Generated)
-		c.perSecond = c.tokens / max(times.Generate[min(s.slots, len(s.running.list())+1)-1], 1e-9)
+		c.perSecond = c.tokens / max(times.Generate[min(s.slotCount(), len(s.running.list())+1)-1], 1e-9)
 	}
 	s.running.begin(t, c)
 }

@@ -43,10 +43,11 @@ func newPair(t *testing.T) *pair {
 	p := &pair{rig: newRig(t)}
 	var there engine.Rates
 	for _, n := range []int{8000, 16000} { // so that they are equal between
-		p.rates.ObservePrefill(n, n, n, time.Duration(n)*time.Second/4000)
-		p.rates.ObserveDecode(n, 50, time.Second)
-		there.ObservePrefill(n, n, n, time.Duration(n)*time.Second/1000)
-		there.ObserveDecode(n, 1200, 12*time.Second)
+		p.rates.ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/4000)
+		p.rates.ObserveDecode(n, 50, 1, time.Second)
+		there.ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/1000)
+		there.ObserveDecode(n, 1200, 1, 12*time.Second)
+		there.ObserveAnswer("", 1200)
 	}
 	p.rates.ObserveSave(8000, 800e6, 0, 200*time.Millisecond)
 	there.ObserveLink("here", 1e9, time.Second)
@@ -251,8 +252,8 @@ func TestStagesMeasure(t *testing.T) {
 	got.JobSeconds = 0
 	perToken := 4000.0/2038 + (2-4000.0/2038)/5
 	want := jobs.Rates{
-		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 50,
-		PrefillByLength: map[string]float64{"2k": 1038 + (1010-1038)/5.0}, DecodeByLength: map[string]float64{"2k": 50},
+		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 49.5,
+		PrefillByLength: map[string]float64{"2k": 1038 + (1010-1038)/5.0}, DecodeByLength: map[string]float64{"2k": 49.5},
 		PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,
 		RestoreBytesPerSecond: 4e9, CheckSeconds: 0.005, LinkBytesPerSecond: map[string]float64{"spark/1": 2.5e9},
 	}

@@ -63,7 +63,7 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 	if err != nil {
 		return jobs.Outcome{}, err
 	}
-	s.rates.ObservePrefill(PromptBytes(t.Job), c.PromptTokens, c.ComputedTokens, c.PrefillDuration)
+	s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)
 	r := s.result(t, c, start)
 	r.Servers.Prefill = s.server
 	r.Usage.PrefillCached, r.Usage.PrefillComputed = r.Usage.DecodeCached, r.Usage.DecodeComputed
@@ -113,7 +113,9 @@ func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs
 
 // measured keeps what a generation showed of the engine.
 func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) {
-	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens, c.DecodeDuration)
+	end := time.Now()
+	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens-1, s.slots.MeanBusy(end.Add(-c.DecodeDuration), end), c.DecodeDuration)
+	s.rates.ObserveAnswer(engine.KindOf(t.Job), c.GeneratedTokens)
 	s.rates.ObserveJob(took)
 	found := c.CachedTokens
 	switch m := s.about().Mover; {

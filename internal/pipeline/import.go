@@ -27,6 +27,7 @@ const doneLimit = 3 * time.Second
 // move is what a hand-over took.
 type move struct {
 	transfer time.Duration // also of one that failed
+	ahead    bool          // it passed while the job waited for a slot
 	arrived  bool
 	began    time.Time // when the engine was asked for the text
 }
@@ -42,7 +43,7 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 	switch {
 	case err == nil:
 		if failed = missed(h.State, c); failed == nil {
-			decision = used(h.State, m.transfer, c)
+			decision = used(h.State, m, c)
 		} else {
 			decision = "the KV state was handed over in vain: " + failed.Error()
 		}
@@ -89,24 +90,24 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 	}}, nil
 }
 
-// continueFrom fetches the state and has the engine continue from it. Why it does not is a *jobs.HandoverError; then
+// continueFrom fetches the state, unless Prepare has, and has the engine continue from it. Why it does not is a *jobs.HandoverError; then
 // nothing was generated.
 func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine.Completion, error) {
 	h := t.Handover
-	mover, refused := s.accepts(h)
-	if refused == nil {
-		refused = s.distrusts(t)
-	}
+	mover, refused := s.usable(t)
 	if refused != nil {
 		return engine.Completion{}, refused
 	}
-	begin := time.Now()
-	file, err := s.fetcher.Fetch(ctx, h.State, mover.Dir, mover.Prefix, t.Progress)
-	if err != nil {
-		m.transfer = time.Since(begin)
-		return engine.Completion{}, asHandoverError(jobs.FailUnreachable, err)
+	f, there := s.ahead.take(t)
+	if !there {
+		f = s.fetch(ctx, t, mover)
 	}
-	m.transfer, m.arrived = file.Duration, true
+	m.transfer, m.ahead = f.took, f.ahead
+	if f.failed != nil {
+		return engine.Completion{}, asHandoverError(jobs.FailUnreachable, f.failed)
+	}
+	file := f.file
+	m.arrived = true
 	defer s.remove(t.Job.ID, file.Path)
 	m.began = time.Now()
 	s.foresee(t, false, true)
@@ -147,7 +148,7 @@ func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverE
 	s.foresee(t, false, false)
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err == nil {
-		s.rates.ObservePrefill(PromptBytes(t.Job), c.PromptTokens, c.ComputedTokens, c.PrefillDuration)
+		s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)
 	}
 	return c, err
 }

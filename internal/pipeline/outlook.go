@@ -11,6 +11,14 @@ import (
 	"tandem/internal/schedule"
 )
 
+// slotCount is how many requests this worker's engine computes at once.
+func (s *Stage) slotCount() int {
+	if s.slots == nil {
+		return 1
+	}
+	return s.slots.Size()
+}
+
 // Next says whether this worker, which has a free slot, should take the next job of the intake now, one of plan auto, or leave it to others.
 func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	if b.Head == nil {
@@ -42,7 +50,7 @@ func (s *Stage) Running() []jobs.Running { return s.running.list() }
 func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *engine.Outlook {
 	about := s.about()
 	self := engine.Peer{
-		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slots, Rates: s.rates.With(about.Mover), Running: s.running.list(),
+		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.Mover), Running: s.running.list(),
 		Prefixes: s.prefixes.Held(),
 	}
 	if self.NoStates = s.takes(); about.Mover != nil {
@@ -67,9 +75,10 @@ func (s *Stage) size(j *jobs.Job) engine.Size {
 	if j.SharedPrefix > 0 {
 		z.Prefix = min(engine.PrefixTokens(req, z.Tokens), z.Tokens)
 	}
-	generated := engine.SpeedsOf(j.Model, s.role, s.rates.Snapshot()).Generated()
+	kind := engine.KindOf(j)
+	generated := engine.SpeedsOf(j.Model, s.role, s.rates.Snapshot()).Generated(kind)
 	for _, w := range s.workers() {
-		if g := engine.SpeedsOf(j.Model, w.Role, w.Rates).Generated(); g.Measured && !generated.Measured {
+		if g := engine.SpeedsOf(j.Model, w.Role, w.Rates).Generated(kind); g.Measured && !generated.Measured {
 			generated = g
 		}
 	}

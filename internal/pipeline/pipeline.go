@@ -18,6 +18,7 @@ type Stage struct {
 	server  string // "machine/worker", named in results
 	about   func() engine.Description
 	rates   *engine.Rates
+	slots   *engine.Slots
 	holder  Holder
 	refused func() []string
 	bare    bool
@@ -26,12 +27,12 @@ type Stage struct {
 	observe Observer
 	log     *slog.Logger
 	sizes   sizes
+	ahead   ahead
 
 	suspects suspects
 
 	role     jobs.Stage
 	worker   string
-	slots    int
 	workers  func() []engine.Peer
 	takes    func() string
 	decoding func() int
@@ -46,6 +47,7 @@ type Config struct {
 	Server string                    // "machine/worker"
 	About  func() engine.Description // the engine's last description of itself
 	Rates  *engine.Rates             // of this worker
+	Slots  *engine.Slots             // of the engine, one of which each task has; nil is one
 	Log    *slog.Logger
 
 	// Holder holds the KV states of a prefill worker until they were used. Without one no state is meant to be
@@ -60,12 +62,13 @@ type Config struct {
 	// Fetcher and Pairs are needed in a decode worker.
 	Fetcher Fetcher
 	Pairs   *Pairs
+	// AheadBudget is how many bytes of KV states may be on a decode worker's disk for jobs that wait for a slot.
+	AheadBudget int64
 
 	Observe Observer // of hand-overs; may be nil
 
 	// What follows is for jobs with plan auto.
 	Role     jobs.Stage           // of this worker
-	Slots    int                  // of this worker; 0 is 1
 	Workers  func() []engine.Peer // the other live workers of the model
 	NoStates func() string        // why this worker takes no KV states of them; empty if it does
 	Decoding func() int           // counts the jobs that wait or run at decode; a prefill worker needs it
@@ -103,6 +106,9 @@ func New(c Config) *Stage {
 	if c.Decoding == nil {
 		c.Decoding = func() int { return 0 }
 	}
+	if c.Slots == nil {
+		c.Slots = engine.NewSlots(1)
+	}
 	if c.Prefixes == nil {
 		c.Prefixes = engine.NewPrefixes(1)
 	}
@@ -110,10 +116,11 @@ func New(c Config) *Stage {
 		c.Observe = unobserved{}
 	}
 	return &Stage{
-		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, holder: c.Holder, refused: c.Refused, bare: c.Bare,
+		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, refused: c.Refused, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
-		role: c.Role, worker: workerOf(c.Server), slots: max(1, c.Slots), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
+		role: c.Role, worker: workerOf(c.Server), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
 		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},
+		ahead:   ahead{budget: c.AheadBudget, fetched: map[*jobs.Task]fetched{}},
 	}
 }
 
@@ -128,7 +135,7 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	switch {
 	case t.Stage == jobs.StagePrefill:
 		run = s.prefill
-	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Kind == jobs.KindState && t.Handover.Prefill != nil:
+	case handsOver(t):
 		run = s.decodeState
 	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Prefill != nil:
 		run = s.decode
@@ -148,17 +155,23 @@ const (
 )
 
 // request is the engine's view of the task. Prompt processing may be silent for three times as
-// long as this worker's own rate says, and for what else it does beside.
+// long as this worker's own rate says, where all slots share the engine, and for what else it does beside.
 func (s *Stage) request(t *jobs.Task, beside time.Duration) engine.Request {
 	req := engine.RequestOf(t.Job)
 	req.Progress = t.Progress
-	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job)), longestSilence) + beside)
+	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job))*time.Duration(s.slots.Size()), longestSilence) + beside)
 	return req
 }
 
 // fileTime is how long an engine may be silent while it writes or reads a KV state of so many bytes.
 func fileTime(bytes int64) time.Duration {
 	return leastFileTime + time.Duration(bytes/slowestDisk)*time.Second
+}
+
+// computed keeps what computing a prompt showed of the engine. The engine did so for a time that ended so long ago.
+func (s *Stage) computed(j *jobs.Job, tokens, computed int, took, ago time.Duration) {
+	end := time.Now().Add(-ago)
+	s.rates.ObservePrefill(PromptBytes(j), tokens, computed, s.slots.MeanBusy(end.Add(-took), end), took)
 }
 
 // PromptBytes is the length of all text of a job, from which tokens are estimated.

@@ -36,7 +36,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	if err != nil {
 		return jobs.Outcome{}, err
 	}
-	s.rates.ObservePrefill(PromptBytes(t.Job), p.PromptTokens, p.ComputedTokens, p.Duration)
+	s.computed(t.Job, p.PromptTokens, p.ComputedTokens, p.Duration, 0)
 	s.prefixes.Computed(req, p.PromptTokens, p.PromptTokens) // its shared prefix was computed by itself
 	next.Prefill = &jobs.Prefill{
 		Server: s.server, QueueSeconds: t.Waited.Seconds(), Seconds: p.Duration.Seconds(),

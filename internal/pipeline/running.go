@@ -23,6 +23,8 @@ type course struct {
 	tokens    float64 // of its answer
 	perSecond float64
 	hands     bool
+	relayed   bool
+	waits     bool // for a slot
 
 	first time.Time // token; zero before
 	made  float64   // tokens so far
@@ -37,6 +39,11 @@ func (r *running) begin(t *jobs.Task, c course) {
 	r.tasks[t] = &c
 	r.mu.Unlock()
 	r.changed()
+}
+
+// wait notes a task that waits for a slot, and that its KV state will be here in so many seconds.
+func (r *running) wait(t *jobs.Task, arrives float64) {
+	r.begin(t, course{before: arrives, hands: true, relayed: true, waits: true})
 }
 
 // end forgets a task.
@@ -87,7 +94,7 @@ const enough = 16
 func (c *course) ends(now time.Time) time.Time {
 	if c.first.IsZero() {
 		at := c.began.Add(seconds(c.before))
-		if at.Before(now) { // it takes longer than expected: who knows how long
+		if at.Before(now) && !c.waits { // it takes longer than expected: who knows how long
 			at = now.Add(now.Sub(c.began) / 10)
 		}
 		if c.hands || c.perSecond <= 0 {
@@ -113,7 +120,7 @@ func (r *running) list() []jobs.Running {
 	defer r.mu.Unlock()
 	var list []jobs.Running
 	for _, c := range r.tasks {
-		list = append(list, jobs.Running{EndsSeconds: math.Round(1000*max(0, c.ends(now).Sub(now).Seconds())) / 1000, HandsOver: c.hands})
+		list = append(list, jobs.Running{EndsSeconds: math.Round(1000*max(0, c.ends(now).Sub(now).Seconds())) / 1000, HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits})
 	}
 	return list
 }

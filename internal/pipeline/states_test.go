@@ -123,7 +123,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) parts(e engine.Engine, f pipeline.Fetcher) {
 	r.Stage = pipeline.New(pipeline.Config{
 		Engine: e, Server: "here/w", Rates: &engine.Rates{}, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
-		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: f, Pairs: r.pairs, Observe: &r.counted,
+		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: f, Pairs: r.pairs, Observe: &r.counted, AheadBudget: 500e6,
 	})
 }
 

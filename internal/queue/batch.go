@@ -37,6 +37,11 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 	for _, id := range have {
 		skip[id] = true
 	}
+	following := map[string]int{} // by model
+	for _, j := range slices.Backward(list) {
+		j.Following = min(following[j.Model], jobs.MaxFollowing)
+		following[j.Model]++
+	}
 	for i, j := range list {
 		if !skip[j.ID] {
 			if err := c.SubmitOne(ctx, j, resumed); err != nil {

@@ -41,48 +41,73 @@ type delivery struct {
 	attempt   int
 	past      history
 
-	reconnects uint64 // of the connection, at its arrival
+	reconnects uint64       // of the connection, at its arrival
+	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
 
-	patience atomic.Pointer[patience] // while its task runs
-	release  func()                   // the slot
+	patience atomic.Pointer[patience] // while its task is prepared or runs
+	turn     *turn                    // of a job that was fetched ahead; nil of one that had a slot at once
+	ends     *nats.Subscription       // to the job's result, while it waits ahead
+	excused  bool                     // not counted as an attempt while it waits ahead
+	discard  func()                   // removes what was prepared; nil if nothing was
 	counted  func(handed bool)        // has the job counted as done with here
+	seat                              // its slot
 }
 
 // handle brings one delivery to an end. What goes wrong with NATS is logged and left to the next delivery, unblamed.
-func (w *Worker) handle(publishing, tasks context.Context, a arrival, release func(), counted func(handed bool)) {
-	d := &delivery{arrival: a, w: w, log: w.log, release: release, counted: counted, reconnects: w.c.nc.Stats().Reconnects}
-	defer counted(false)
+func (w *Worker) handle(publishing, tasks context.Context, d *delivery) {
+	defer d.counted(false)
+	if d.turn != nil {
+		defer d.turn.leave()
+		defer d.turn.depart()
+	}
 	if err := d.read(); err != nil {
 		if err := d.buryUnread(publishing, err); err != nil {
-			d.log.Error("bury message that cannot be read", "subject", a.msg.Subject, "error", err)
+			d.log.Error("bury message that cannot be read", "error", err)
 		}
 		return
 	}
 	d.log = w.log.With("job", d.job.ID, "stage", d.stage)
 	if d.foreign() {
-		w.handBack(publishing, a)
+		d.handBack(publishing)
 		return
 	}
-	if _, twice := w.running.LoadOrStore(a.msg.Subject, d); twice {
+	if err := w.attend(publishing, tasks, d); errors.Is(err, errElsewhere) {
+		d.log.Debug("job that waited for a slot is handed back")
+		d.handBack(publishing) // last of all: it may come back here at once
+	}
+}
+
+// attend sees to a delivery while it is kept.
+func (w *Worker) attend(publishing, tasks context.Context, d *delivery) error {
+	if _, twice := w.running.LoadOrStore(d.msg.Subject, d); twice {
 		// The server did not hear of the first delivery for too long. That one goes on, and its
 		// acknowledgement will do for both.
 		d.log.Warn("job was delivered again while it is at work here")
-		return
+		return nil
 	}
-	defer w.running.Delete(a.msg.Subject)
+	defer w.running.Delete(d.msg.Subject)
 
 	ctx, cancel := context.WithCancelCause(tasks)
 	defer cancel(nil)
 	letGo, err := d.keep(publishing, cancel)
 	if err != nil {
 		d.log.Warn("keep delivery", "error", err)
-		return
+		return nil
 	}
 	defer letGo()
-	if err := d.process(publishing, ctx); err != nil {
+	if d.turn != nil {
+		if err := d.hear(); err != nil {
+			d.log.Warn("keep delivery", "error", err)
+			return nil
+		}
+		defer d.deafen()
+	}
+	err = d.process(publishing, ctx)
+	if err != nil && !errors.Is(err, errElsewhere) {
 		d.log.Warn("job is left to its next delivery", "error", err)
 		d.forgive(publishing, err)
 	}
+	return err
 }
 
 // read makes sense of the message.
@@ -111,6 +136,9 @@ func (d *delivery) read() error {
 		if d.accepted.IsZero() {
 			d.accepted = meta.Timestamp
 		}
+	}
+	if d.job.Class == jobs.Batch {
+		d.w.intake.auto.Store(d.job.EffectivePlan() == jobs.PlanAuto)
 	}
 	a := d.address
 	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {
@@ -156,20 +184,42 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	var o jobs.Outcome
-	var err error
 	switch {
 	case over:
 		return d.finish(publishing)
 	case d.attempt > jobs.MaxAttempts(d.address.Stage):
 		// Whatever it does to a worker, it shall not do it again.
 		return d.exhausted(publishing, d.attempt-1, d.past.Reason)
-	case d.job.Expired(d.w.clock.at(time.Now())):
-		err = jobs.ErrDeadline
-	case ctx.Err() != nil:
+	}
+	if !d.job.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		left := d.job.Deadline.Sub(d.w.clock.at(time.Now()))
+		ctx, cancel = context.WithTimeoutCause(ctx, left, jobs.ErrDeadline)
+		defer cancel()
+	}
+	t := d.task()
+	if d.turn != nil && ctx.Err() == nil {
+		over, err := d.ahead(publishing, ctx, t)
+		if d.discard != nil {
+			defer d.discard()
+		}
+		switch {
+		case ctx.Err() != nil: // the job has ended, or the worker has
+		case over:
+			return d.finish(publishing)
+		case err != nil:
+			return err
+		}
+	}
+	var o jobs.Outcome
+	var err error
+	if ctx.Err() != nil {
 		err = context.Cause(ctx)
-	default:
-		o, err = d.run(ctx)
+	} else if o, err = d.run(ctx, t); err == nil {
+		d.w.breaker.succeeded()
+	}
+	if err == nil || jobs.Classify(err) == jobs.Ended {
+		d.release() // the engine is done with the job; what is left to do is ours
 	}
 	return d.settle(publishing, o, err)
 }
@@ -230,31 +280,33 @@ func (d *delivery) isGone(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// run has the task done.
-func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
-	if !d.job.Deadline.IsZero() {
-		var cancel context.CancelFunc
-		left := d.job.Deadline.Sub(d.w.clock.at(time.Now()))
-		ctx, cancel = context.WithTimeoutCause(ctx, left, jobs.ErrDeadline)
-		defer cancel()
-	}
-	p := newPatience(d.w.cfg.Patience, time.Now())
-	d.patience.Store(p)
-	defer d.patience.Store(nil)
-	text := d.emitter()
-	defer text.done()
-
+// task is what the stages get of the delivery.
+func (d *delivery) task() *jobs.Task {
 	waited, transfer := d.w.clock.since(d.stored, d.at), time.Duration(0)
 	if d.delivered == 1 { // else it waited for another reason
 		transfer = min(waited, d.at.Sub(d.asked))
 	}
-	t := &jobs.Task{
+	patient := func(f func(*patience)) {
+		if p := d.patience.Load(); p != nil {
+			f(p)
+		}
+	}
+	return &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: transfer, Behind: d.behind,
-		Progress: func() { p.progress(time.Now()) }, Expect: func(silence time.Duration) { p.expect(silence, time.Now()) },
-		Emit:          text.emit,
+		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Behind: d.w.following(d.job, d.stored, d.behind),
+		Progress:      func() { patient(func(p *patience) { p.progress(time.Now()) }) },
+		Expect:        func(silence time.Duration) { patient(func(p *patience) { p.expect(silence, time.Now()) }) },
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
 	}
+}
+
+// run has the task done.
+func (d *delivery) run(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err error) {
+	d.patience.Store(newPatience(d.w.cfg.Patience, time.Now()))
+	defer d.patience.Store(nil)
+	text := d.emitter()
+	defer text.done()
+	t.Emit = text.emit
 	start := time.Now()
 	o, err = d.call(ctx, t)
 	switch {
@@ -282,15 +334,20 @@ func (d *delivery) run(ctx context.Context) (o jobs.Outcome, err error) {
 func (d *delivery) call(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			what := fmt.Sprintf("%T", v)
-			if e, ok := v.(runtime.Error); ok {
-				what = e.Error()
-			}
-			d.log.Error("panic", "panic", what, "stack", string(debug.Stack()))
-			o, err = jobs.Outcome{}, jobs.Errorf(jobs.CodePanic, "panic in stage %s: %s; the worker's log has the stack", d.stage, what)
+			o, err = jobs.Outcome{}, d.panicked(v)
 		}
 	}()
 	return d.w.cfg.Run(ctx, t)
+}
+
+// panicked logs a panic of a stage.
+func (d *delivery) panicked(v any) error {
+	what := fmt.Sprintf("%T", v)
+	if e, ok := v.(runtime.Error); ok {
+		what = e.Error()
+	}
+	d.log.Error("panic", "panic", what, "stack", string(debug.Stack()))
+	return jobs.Errorf(jobs.CodePanic, "panic in stage %s: %s; the worker's log has the stack", d.stage, what)
 }
 
 // buryUnread gives up a message that cannot be read. Nobody can be told for sure, but if it says
@@ -361,7 +418,7 @@ func (d *delivery) takeOff(ctx context.Context) error {
 // acknowledge takes the message off the stream. An answer may never come, when the server has lost
 // track of this delivery; then there is another one, which will find the work done.
 func (d *delivery) acknowledge(ctx context.Context) error {
-	d.release() // the engine is free
+	d.release() // at the latest
 	ctx, cancel := context.WithTimeout(ctx, 2*tryLimit)
 	defer cancel()
 	return d.w.c.persist(ctx, "acknowledge job", func(ctx context.Context) error { return d.tell(ctx, "+ACK") })

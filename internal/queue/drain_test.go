@@ -19,7 +19,7 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 		begun <- struct{}{}
 		<-goOn
 		return answer(ctx, task)
-	})
+	}, noneAhead)
 	running, waiting := testJob(jobs.Batch), testJob(jobs.Batch)
 	r.relay(running, waiting)
 	<-begun

@@ -18,6 +18,8 @@ import (
 // takes one for gone when it was silent for the bucket's TTL, whether or not the server has noticed.
 type fleet struct {
 	model string
+	role  jobs.Stage    // of the worker whose view it is
+	self  string        // the key of its presence
 	ttl   time.Duration // silence after which a worker is gone
 	grace time.Duration // for a prefill worker to appear, or appear again, before its jobs are taken over
 
@@ -38,6 +40,8 @@ type sighting struct {
 type census struct {
 	decodeSlots int  // of the live decode workers
 	noPrefill   bool // no live prefill worker is left, and none came within the grace
+	peers       int  // other live workers of the same role
+	idleSlots   int  // of those that are ready, as they said last
 }
 
 func newFleet(model string, timing Timing, now time.Time) *fleet {
@@ -137,8 +141,14 @@ func (f *fleet) excuse(now time.Time) {
 
 // count brings the view up to date. The lock must be held.
 func (f *fleet) count(now time.Time) {
-	var prefill, slots int
-	for _, s := range f.seen {
+	var prefill, slots, peers, idle int
+	for key, s := range f.seen {
+		if p := s.presence; p.Live() && p.Model == f.model && p.Role == f.role && key != f.self {
+			peers++
+			if p.State == StateReady {
+				idle += max(0, p.Slots-p.Busy)
+			}
+		}
 		switch p := s.presence; {
 		case !p.Live() || p.Model != f.model:
 		case p.Role == jobs.RolePrefill:
@@ -153,7 +163,9 @@ func (f *fleet) count(now time.Time) {
 	case f.alone.IsZero():
 		f.alone = now
 	}
-	view := census{decodeSlots: slots, noPrefill: prefill == 0 && now.Sub(f.alone) >= f.grace}
+	view := census{
+		decodeSlots: slots, noPrefill: prefill == 0 && now.Sub(f.alone) >= f.grace, peers: peers, idleSlots: idle,
+	}
 	if view != f.view {
 		f.view = view
 		close(f.changed)

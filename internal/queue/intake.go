@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,6 +24,8 @@ const longestDecline = 10 * time.Second
 type intake struct {
 	w     *Worker
 	gates map[jobs.Class]*gate // of a prefill worker: how much of decode's work counts for a class
+
+	auto atomic.Bool // the last batch job here was of plan auto: only then is what waits worth a look before each job
 
 	declined string    // the job that was left to others last
 	until    time.Time // when that ends
@@ -46,16 +50,24 @@ func (i *intake) begin() (end func(handed bool)) {
 func (i *intake) open(ctx context.Context) (open []jobs.Class) {
 	for _, class := range jobs.Classes {
 		may := i.gates[class].open(ctx)
-		if slots, _ := i.gates[class].slots(); slots > 0 && class == jobs.Batch && i.w.cfg.Next != nil {
-			if b, err := i.w.c.backlog(ctx, i.w.cfg.Model, class); err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
-				may = i.choose(b).Take
-			}
+		slots, _ := i.gates[class].slots()
+		if class == jobs.Batch && slots > 0 && i.w.cfg.Next != nil && (i.auto.Load() || !may) {
+			may = i.look(ctx, may)
 		}
 		if may {
 			open = append(open, class)
 		}
 	}
 	return open
+}
+
+// look is what open says if the next job is one of plan auto, and otherwise if it is another.
+func (i *intake) look(ctx context.Context, otherwise bool) bool {
+	b, err := i.w.backlog(ctx, jobs.Batch)
+	if err != nil || b.Head == nil || b.Head.EffectivePlan() != jobs.PlanAuto {
+		return otherwise
+	}
+	return i.choose(b).Take
 }
 
 // choose asks what to do about a backlog, and has it asked again in time.
@@ -121,49 +133,66 @@ func (i *intake) wait(ctx context.Context) ([]jobs.Class, error) {
 // whole reports whether a decode worker should take the next job of the intake, all of it, although prefill workers live.
 func (i *intake) whole(ctx context.Context) (why string, take bool) {
 	w := i.w
-	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode {
+	free, _ := w.cfg.Slots.Idle()
+	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || !i.auto.Load() && free < w.cfg.Slots.Size() {
 		return "", false
 	}
-	for _, class := range jobs.Classes {
-		b, err := w.c.backlog(ctx, w.cfg.Model, class)
-		if err != nil || b.Relay > 0 || class == jobs.Interactive && b.Head != nil {
-			return "", false
-		}
-		if class == jobs.Batch && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
-			choice := i.choose(b)
-			return choice.Why, choice.Take
-		}
+	b, err := w.backlog(ctx, jobs.Batch)
+	if err != nil || b.Relay > 0 || b.Head == nil || b.Head.EffectivePlan() != jobs.PlanAuto {
+		return "", false
 	}
-	return "", false
+	choice := i.choose(b)
+	return choice.Why, choice.Take
 }
 
-// backlog reads what waits for the workers of a model.
-func (c *Conn) backlog(ctx context.Context, model string, class jobs.Class) (b jobs.Backlog, err error) {
+// fresh is for how long a job's word counts that others follow it, which are on their way then.
+const fresh = 5 * time.Second
+
+// following is how many jobs wait behind one in the intake, or are about to: of those so many are there already.
+func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
+	if w.clock.since(stored, time.Now()) < fresh {
+		return max(there, j.Following)
+	}
+	return there
+}
+
+// backlog reads what waits of a class for the workers of the model. Interactive jobs go first, so with one of them in the intake nothing waits of the other class.
+func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
-	relay, err := c.depth(ctx, jobs.RoleDecode, model, class)
-	if err != nil {
+	var intake, relay, urgent jetstream.ConsumerInfo
+	var errs [3]error
+	var asked sync.WaitGroup
+	for i, of := range []struct {
+		role  jobs.Stage
+		class jobs.Class
+		into  *jetstream.ConsumerInfo
+	}{{jobs.RolePrefill, class, &intake}, {jobs.RoleDecode, class, &relay}, {jobs.RolePrefill, jobs.Interactive, &urgent}} {
+		asked.Go(func() {
+			stream, cfg := consumer(w.c.timing, of.role, w.cfg.Model, of.class)
+			found, err := w.c.js.Consumer(ctx, stream, cfg.Durable)
+			if err == nil {
+				*of.into = *found.CachedInfo() // asked for this instant
+			} else if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				errs[i] = w.c.failed(ctx, err, "look at consumer %s", cfg.Durable)
+			}
+		})
+	}
+	asked.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
 		return b, err
 	}
-	b.Relay = relay.Waiting
-	consumer, err := c.js.Consumer(ctx, StreamIntake, jobs.ConsumerName(jobs.RolePrefill, model, class))
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return b, nil
-	}
-	if err != nil {
-		return b, c.failed(ctx, err, "look at the intake of model %s", model)
-	}
-	info := consumer.CachedInfo() // asked for this instant
-	if b.Intake = int(info.NumPending); b.Intake == 0 {
+	b.Relay, b.Intake = int(relay.NumPending), int(intake.NumPending)
+	if b.Intake == 0 || class != jobs.Interactive && urgent.NumPending > 0 {
 		return b, nil
 	}
 	// What was delivered before, and waits for another try, is not looked at: it comes to whoever asks next.
-	msg, err := c.ofLeader(ctx, StreamIntake, msgGet{Seq: info.Delivered.Stream + 1, NextFor: jobs.JobFilter(jobs.StagePrefill, model, class)})
+	msg, err := w.c.ofLeader(ctx, StreamIntake, msgGet{Seq: intake.Delivered.Stream + 1, NextFor: jobs.JobFilter(jobs.StagePrefill, w.cfg.Model, class)})
 	if err != nil || msg == nil {
 		return b, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
-		b.Head = head
+		b.Head, b.Intake = head, 1+w.following(head, msg.Time, b.Intake-1)
 	}
 	return b, nil
 }

@@ -98,4 +98,11 @@ func (k *keeper) answered(ctx context.Context, now time.Time) {
 		}
 	}
 	k.last = now
+	k.confirmed.Store(now.UnixNano())
+}
+
+// kept reports whether nobody else can have got the job meanwhile, nor a cancel have gone unheard: the server has heard of the delivery, and we of the server.
+func (d *delivery) kept(now time.Time) bool {
+	last := max(d.at.UnixNano(), d.confirmed.Load())
+	return now.Sub(time.Unix(0, last)) < d.w.c.timing.AckWait && d.w.c.nc.Stats().Reconnects == d.reconnects
 }

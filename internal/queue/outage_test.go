@@ -77,7 +77,10 @@ func TestResultWaitsForNATS(t *testing.T) {
 	<-begun
 	r.noResults()
 	close(goOn)
-	r.remains("the worker holds the job", r.timing.AckWait+time.Second, func() bool { return s.slots.Busy() == 1 })
+	r.remains("the worker holds the job", r.timing.AckWait+time.Second, func() bool {
+		_, held := s.running.Load(jobs.JobSubject(jobs.StageDecode, j.Model, j.Class, j.ID))
+		return held
+	})
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func keyToken(name string) string {
 const presencePrefix = "$KV." + BucketWorkers + "."
 
 // livePrefix is what the subjects begin with on which workers say what they are at, between their beats. Nothing of it is stored.
-const livePrefix = "live."
+const livePrefix = "ctl.worker."
 
 // Workers lists who is present, in the order of role, model and worker.
 func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
@@ -131,11 +131,19 @@ func inOrder(a, b Presence) int {
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(w.c.timing.Beat)
 	defer tick.Stop()
+	var settled <-chan time.Time
 	failing := false
 	for {
 		select {
 		case <-tick.C:
 		case <-w.changed:
+		case <-w.load.moved:
+			settled = time.After(loadSettles)
+			continue
+		case <-settled:
+			if free, _ := w.cfg.Slots.Idle(); (free > 0) == w.load.told {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -161,6 +169,24 @@ func (w *Worker) Broadcast() {
 	}
 }
 
+// loadSettles is for how long a worker has a free slot, or none, before it says so rather than with its next beat. Between two jobs
+// that is not worth a stored message.
+const loadSettles = 100 * time.Millisecond
+
+// load is what a worker tells others of its slots.
+type load struct {
+	moved chan struct{} // holds a value when slots were taken or released
+	told  bool          // it said that one was free; only beat's goroutine knows, once that runs
+}
+
+// changed notes that a slot was taken or released.
+func (l *load) changed() {
+	select {
+	case l.moved <- struct{}{}:
+	default: // that is known
+	}
+}
+
 // describe is the worker's presence.
 func (w *Worker) describe() Presence {
 	p := w.cfg.Describe()
@@ -180,6 +206,7 @@ func (w *Worker) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(w.c.timing.Beat, time.Second))
 	defer cancel()
 	p := w.describe()
+	w.load.told = p.Busy < p.Slots
 	data, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode presence: %w", err)

@@ -97,8 +97,8 @@ func (p *puller) close() []arrival {
 
 // next returns the next message, of the first source that has one, and waits at all of them while
 // none has. Pulls at sources that did not deliver keep waiting at the server. It ends with errWoken
-// when wake is closed and with a *goneError when a consumer is missing.
-func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{}) (arrival, error) {
+// when wake or moved is closed and with a *goneError when a consumer is missing.
+func (p *puller) next(ctx context.Context, sources []source, wake, moved <-chan struct{}) (arrival, error) {
 	p.collect()
 	idle := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return p.waiting[s].isOpen() })
 	for i, s := range idle {
@@ -137,6 +137,8 @@ func (p *puller) next(ctx context.Context, sources []source, wake <-chan struct{
 			}
 		case <-wake:
 			return arrival{}, errWoken
+		case <-moved:
+			return arrival{}, errWoken
 		case <-ctx.Done():
 			return arrival{}, context.Cause(ctx)
 		}
@@ -153,6 +155,19 @@ func (p *puller) now(s source) ([]arrival, error) {
 	come := p.ready
 	p.ready = nil
 	return come, err
+}
+
+// look asks those of the sources at which no pull waits for a message that is there now, and returns what has come meanwhile.
+func (p *puller) look(sources []source) []arrival {
+	for _, s := range sources {
+		if len(p.ready) == 0 && !p.waiting[s].isOpen() {
+			_ = p.probe(s) // what is wrong with it, the next pull will notice again
+		}
+	}
+	p.collect()
+	come := p.ready
+	p.ready = nil
+	return come
 }
 
 // withdraw takes back the pulls that wait at sources not to be kept, and returns when the server has

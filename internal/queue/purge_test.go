@@ -80,7 +80,7 @@ func TestInspect(t *testing.T) {
 		return answer(ctx, task)
 	}, func(cfg *WorkerConfig) {
 		cfg.Describe = func() Presence { return Presence{State: StateReady, Slots: 1} }
-	})
+	}, noneAhead)
 	defer close(goOn)
 	r.relay(several(1, jobs.Interactive)...)
 	<-begun

@@ -86,6 +86,9 @@ func (r *rig) logger(who string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(r.t.Output(), nil)).With("who", who)
 }
 
+// noneAhead has a worker fetch a job only when a slot is free for it.
+func noneAhead(c *WorkerConfig) { c.Ahead = 0 }
+
 // station is a worker with a connection of its own, so that closing that is its death.
 type station struct {
 	*Worker
@@ -147,6 +150,9 @@ func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *job
 	cfg := WorkerConfig{
 		Role: role, Model: testModel, ID: jobs.NewID(), Machine: "machine", Run: run, Slots: s.slots,
 		Describe: func() Presence { return Presence{State: StateReady, Slots: slots, Busy: s.slots.Busy()} },
+	}
+	if role == jobs.RoleDecode { // as the program has it
+		cfg.Ahead = 1
 	}
 	cfg.Log = r.logger(string(role) + " worker " + cfg.ID[30:])
 	for _, f := range change {

@@ -25,7 +25,6 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 		return d.finish(ctx)
 	}
 	if err == nil {
-		d.w.breaker.succeeded()
 		first, handed := true, o.Next != nil
 		if handed {
 			err = d.hop(ctx, o.Next)
@@ -254,11 +253,10 @@ func (d *delivery) historyKey() string { return historyKey(d.address.Stage, d.ad
 
 func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo) }
 
-// handBack gives a message to whoever asks next, unblamed: there is no slot for it here.
-func (w *Worker) handBack(ctx context.Context, a arrival) {
-	d := &delivery{arrival: a, w: w, log: w.log.With("subject", a.msg.Subject), release: func() {}}
+// handBack gives the message to whoever asks next, unblamed: there is no slot for it here.
+func (d *delivery) handBack(ctx context.Context) {
 	var err error
-	if d.address, err = jobs.ParseJobSubject(a.msg.Subject); err == nil {
+	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err == nil && !d.excused {
 		err = d.excuse(ctx)
 	}
 	if err != nil {

@@ -184,7 +184,7 @@ func TestFleet(t *testing.T) {
 	expect := func(slots int, noPrefill, notified bool) {
 		t.Helper()
 		got, next := f.census()
-		if want := (census{slots, noPrefill}); got != want {
+		if want := (census{decodeSlots: slots, noPrefill: noPrefill}); got != want {
 			t.Errorf("census = %+v, want %+v", got, want)
 		}
 		select {

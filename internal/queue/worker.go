@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,12 +28,12 @@ const (
 	linger = 200 * time.Millisecond
 )
 
-// Slots bounds how many jobs run on the engine at once, whoever brings them. A slot that is free is
-// given even if ctx has ended; ctx bounds the waiting.
+// Slots bounds how many jobs run on the engine at once, whoever brings them.
 type Slots interface {
-	// Free waits until a slot is free, and takes none.
-	Free(ctx context.Context) error
-	// Acquire waits for a slot and takes it.
+	Size() int
+	// Idle is how many slots are free, and a channel that is closed when one more is.
+	Idle() (free int, released <-chan struct{})
+	// Acquire waits for a slot and takes it. One that is free is given even if ctx has ended.
 	Acquire(ctx context.Context) (release func(), err error)
 }
 
@@ -52,6 +53,12 @@ type WorkerConfig struct {
 	// with the job's deadline, a cancel, a stall or the end of the worker's patience, and the cause says which.
 	Run   func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	Slots Slots
+	// Ahead is how many jobs of each class may be fetched for each slot while others run there; see ahead.go. With none, a job is
+	// fetched only when a slot is free for it.
+	Ahead int
+	// Prepare, if set, does what can be done of a task before it has a slot. It returns when that is done or ctx has ended, and does not
+	// fail: what could not be done is Run's. Discard is called when the task is done with here; then nothing may be left of it.
+	Prepare func(ctx context.Context, t *jobs.Task) (discard func())
 	// Ready waits while the engine cannot work, and takes ctx as Slots does; nil means that it always can.
 	Ready func(ctx context.Context) error
 	// Next says what to do about jobs of plan auto that wait, when a slot is free; nil has prefill workers take them as all others, and decode
@@ -66,7 +73,7 @@ type WorkerConfig struct {
 	Log        *slog.Logger
 }
 
-// Worker fetches jobs for one model and runs them, one per free slot.
+// Worker fetches jobs for one model and runs them, one in each slot.
 type Worker struct {
 	c       *Conn
 	cfg     WorkerConfig
@@ -78,10 +85,12 @@ type Worker struct {
 	fleet               *fleet
 	intake              intake
 	breaker             *breaker
+	line                *line // who waits for a slot
 
 	deliveries sync.WaitGroup
 	running    sync.Map // subjects of the jobs at work here
 	changed    chan struct{}
+	load       load
 	draining   atomic.Bool
 	aborted    chan struct{}
 	abort      func()
@@ -108,6 +117,9 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	if cfg.Ready == nil {
 		cfg.Ready = func(context.Context) error { return nil }
 	}
+	if cfg.Prepare == nil {
+		cfg.Prepare = func(context.Context, *jobs.Task) func() { return func() {} }
+	}
 	if cfg.Patience == 0 {
 		cfg.Patience = defaultPatience
 	}
@@ -119,8 +131,10 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{}),
-		breaker: newBreaker(), lookLimit: lookLimit, fleet: newFleet(cfg.Model, c.timing, time.Now()),
+		breaker: newBreaker(), line: newLine(), load: load{moved: make(chan struct{}, 1)}, lookLimit: lookLimit,
+		fleet: newFleet(cfg.Model, c.timing, time.Now()),
 	}
+	w.fleet.role, w.fleet.self = cfg.Role, presenceKey(cfg.Role, cfg.Model, cfg.ID)
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w, nil
 }
@@ -276,7 +290,7 @@ func (w *Worker) drain(cancelTasks context.CancelCauseFunc, giveUp context.Cance
 	}
 }
 
-// dispatch fetches one job after the other, as slots are free, and has them handled, until ctx ends.
+// dispatch fetches one job after the other, as slots are free or jobs may wait for one, and has them handled, until ctx ends.
 func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 	place := func(arrivals ...arrival) {
 		for _, a := range arrivals {
@@ -289,31 +303,33 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 	}
 	defer func() { place(p.close()...) }()
 	defer w.intake.stop()
+	var sharing sync.WaitGroup
+	defer sharing.Wait()
+	if w.cfg.Ahead > 0 {
+		sharing.Go(func() { w.share(ctx) })
+		sharing.Go(func() { w.watchSlots(ctx) })
+	}
 	for ctx.Err() == nil {
 		stirred := w.fleet.stirs()
 		classes, err := w.admission(ctx, p, place)
 		if err != nil {
 			break
 		}
+		moved := w.line.changes()
+		w.usher(ctx, p, place)
 		sources, wake := w.sources(classes)
+		sources = slices.DeleteFunc(sources, func(s source) bool { return !w.takes(s) })
+		if len(sources) == 0 { // somebody has just taken the slot
+			continue
+		}
 		place(p.withdraw(sources)...)
-		if why, take := w.intake.whole(ctx); take {
-			come, err := p.now(source{StreamIntake, jobs.ConsumerName(jobs.RolePrefill, w.cfg.Model, jobs.Batch)})
-			for i := range come {
-				come[i].why = why
-			}
-			place(come...)
-			if err != nil {
-				w.mend(ctx, err)
-			}
-			if len(come) > 0 {
-				continue
-			}
+		if w.takeWhole(ctx, p, place) {
+			continue
 		}
 		if len(classes) < len(jobs.Classes) || w.cfg.Next != nil && w.cfg.Role == jobs.RoleDecode {
 			wake = stirred
 		}
-		a, err := p.next(ctx, sources, wake)
+		a, err := p.next(ctx, sources, wake, moved)
 		switch {
 		case err == nil:
 			place(a)
@@ -325,6 +341,28 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 		}
 	}
 	return nil
+}
+
+// takeWhole has a decode worker with a free slot take the next job of the intake, if that is the fastest, and reports whether anything came of it.
+func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival)) bool {
+	from := source{StreamIntake, jobs.ConsumerName(jobs.RolePrefill, w.cfg.Model, jobs.Batch)}
+	_, before := w.line.counts(from)
+	if free, _ := w.cfg.Slots.Idle(); free <= before {
+		return false
+	}
+	why, take := w.intake.whole(ctx)
+	if !take {
+		return false
+	}
+	come, err := p.now(from)
+	for i := range come {
+		come[i].why = why
+	}
+	place(come...)
+	if err != nil {
+		w.mend(ctx, err)
+	}
+	return len(come) > 0
 }
 
 // sources are the consumers to fetch from, in this order, and a channel that is closed when that may
@@ -374,7 +412,7 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 		if err := w.cfg.Ready(ctx); err != nil {
 			return nil, err
 		}
-		if err := w.cfg.Slots.Free(ctx); err != nil {
+		if err := w.room(ctx); err != nil {
 			return nil, err
 		}
 		classes = jobs.Classes[:]
@@ -399,31 +437,83 @@ func (w *Worker) failed(err error, again bool) {
 	}
 }
 
-// place has a job handled if a slot is still free for it, and else gives it to others at once: somebody
+// place has a job handled if a slot is still free for it, or if it may wait for one, and else gives it to others at once: somebody
 // may have taken the slot since it was asked for, or two consumers may have delivered at the same time.
 func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
-	const grace = 5 * time.Millisecond
+	d := &delivery{
+		arrival: a, w: w, log: w.log.With("subject", a.msg.Subject), reconnects: w.c.nc.Stats().Reconnects,
+		seat: seat{release: func() {}, tried: func() {}},
+	}
+	if !w.admit(ctx, d) {
+		w.deliveries.Go(func() { d.handBack(publishing) })
+		return
+	}
+	end, once := w.intake.begin(), new(sync.Once)
+	d.counted = func(handed bool) { once.Do(func() { end(handed) }) }
+	w.deliveries.Go(func() {
+		defer func() {
+			d.release()
+			d.tried()
+		}()
+		w.handle(publishing, tasks, d)
+	})
+}
+
+// admit gives a delivery a slot, or a turn if none is free for it; or it has no place here.
+func (w *Worker) admit(ctx context.Context, d *delivery) bool {
+	same, before := w.line.counts(d.from)
+	free, _ := w.cfg.Slots.Idle()
+	if free <= before && w.mayWait(d.from, same) {
+		if w.able(ctx) != nil {
+			return false
+		}
+		d.turn = w.line.join(ctx, d.from)
+		return true
+	}
+	if free <= before && before > 0 {
+		return false // others wait for the next slot
+	}
+	var err error
+	d.seat, err = w.seat(ctx)
+	return err == nil
+}
+
+// grace is for what is there in a moment: a slot, or the word that the engine can work.
+const grace = 5 * time.Millisecond
+
+// able returns an error if no job can begin now: the worker pauses or is being stopped, or the engine cannot work.
+func (w *Worker) able(ctx context.Context) error {
 	soon, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	_, pausing := w.breaker.wait(soon)
-	if ctx.Err() != nil || pausing != nil || w.cfg.Ready(soon) != nil {
-		w.deliveries.Go(func() { w.handBack(publishing, a) })
-		return
+	if _, err := w.breaker.wait(soon); err != nil {
+		return err
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.cfg.Ready(soon)
+}
+
+// seat takes a slot for a job that begins now. Only dispatch's goroutine does, so that after a pause one job is tried.
+func (w *Worker) seat(ctx context.Context) (seat, error) {
+	none := seat{release: func() {}, tried: func() {}}
+	if err := w.able(ctx); err != nil {
+		return none, err
+	}
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
 	release, err := w.cfg.Slots.Acquire(soon)
 	if err != nil {
-		w.deliveries.Go(func() { w.handBack(publishing, a) })
-		return
+		return none, err
 	}
-	release = sync.OnceFunc(release)
-	end, once := w.intake.begin(), new(sync.Once)
-	counted := func(handed bool) { once.Do(func() { end(handed) }) }
-	tried := w.breaker.begin()
-	w.deliveries.Go(func() {
-		defer tried()
-		defer release()
-		w.handle(publishing, tasks, a, release, counted)
-	})
+	w.load.changed()
+	return seat{
+		release: sync.OnceFunc(func() {
+			release()
+			w.load.changed()
+		}),
+		tried: w.breaker.begin(),
+	}, nil
 }
 
 // mend does what it can about a failed pull: a consumer, or all, may have been deleted.

@@ -59,7 +59,7 @@ func TestInteractiveBeforeBatch(t *testing.T) {
 		begun <- struct{}{}
 		<-goOn
 		return answer(ctx, task)
-	}))
+	}), noneAhead)
 	<-begun
 	r.asking(jobs.RoleDecode, 0) // so that nothing is delivered while the slot is taken
 	r.relay(urgent...)
@@ -84,7 +84,7 @@ func TestOneJobPerFreeSlot(t *testing.T) {
 		r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 			<-goOn
 			return answer(ctx, task)
-		}))
+		}), noneAhead)
 	}
 	r.relay(list...)
 	r.eventually("two jobs at work", func() bool { return done.times() == 2 })
@@ -101,7 +101,7 @@ func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
-	s := r.prepare(jobs.RoleDecode, 1, done.note(answer))
+	s := r.prepare(jobs.RoleDecode, 1, done.note(answer), noneAhead)
 	release, err := s.slots.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestWithdrawnPullsBlameNothing(t *testing.T) {
 	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		<-time.After(20 * time.Millisecond) // so that the other job comes too late
 		return answer(ctx, task)
-	}))
+	}), noneAhead)
 	var list []*jobs.Job
 	for range 150 {
 		pair := []*jobs.Job{testJob(jobs.Batch), testJob(jobs.Interactive)}

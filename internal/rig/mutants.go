@@ -56,8 +56,8 @@ func Mutants() []Mutant {
 			Name:  "ack before publish",
 			Lacks: "the order in which a job is let go of only when the next record is stored",
 			Edits: []host.Edit{{
-				File: fileSettle, Old: "\t\td.w.breaker.succeeded()\n",
-				New: "\t\td.w.breaker.succeeded()\n\t\tif err := d.acknowledge(ctx); err != nil {\n\t\t\treturn false, err\n\t\t}\n",
+				File: fileSettle, Old: "\t\tfirst := true\n",
+				New: "\t\tif err := d.acknowledge(ctx); err != nil {\n\t\t\treturn false, err\n\t\t}\n\t\tfirst := true\n",
 			}},
 			Plan: struck(Action{What: Kill, Target: onePrefill, Step: BeforePublish}, Action{What: Kill, Target: oneDecode, Step: BeforePublish}),
 			Rule: check.Lost,

@@ -247,6 +247,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 	args := append([]string{
 		"--nats", u.nats.url(), "--model", model, "--machine", name, "--http", "127.0.0.1:0", "--log-format", "json",
 		"--state-dir", s.path(name), "--drain-limit", "10s", "--start-timeout", "10m",
+		"--measure", "never", // the calls to engines that go wrong are to be those for jobs
 	}, e.Flags("http://"+mach.tap.Addr())...)
 	if role == "prefill" && s.Real { // states pass a tap as well
 		port, err := host.FreePort()

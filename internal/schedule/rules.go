@@ -50,16 +50,17 @@ func (m *simulation) choose(i int) Action {
 	}
 	whole := prompt + t.generate(m.busy(i))
 	dry, after, slots := m.decodeWork()
-	if slots == 0 || !m.anyTakes() {
-		return Whole
-	}
 	move := m.moveTime(m.next())
 	hand := max(prompt+t.Save+move, dry) + after
+	if slots == 0 {
+		hand = math.Inf(1)
+	}
 	switch {
-	case m.left == 1 || m.rule.soonest: // the last one ends where it ends soonest
-		if whole <= hand {
-			return Whole
-		}
+	case m.left == 1 && m.rule.whole == always && m.wholeElsewhere() < min(whole, hand):
+		return Wait // the last one ends where it ends soonest
+	case slots == 0 || (m.left == 1 || m.rule.soonest) && whole <= hand:
+		return Whole
+	case m.left == 1 || m.rule.soonest:
 		return HandOver
 	case dry >= m.rule.feed*(whole+t.Prompt+t.Save+move):
 		return Whole
@@ -91,6 +92,23 @@ func (m *simulation) chooseDecode(sl *slot, machine *Machine) Action {
 		}
 	}
 	return Wait
+}
+
+// wholeElsewhere is how long it takes a decode machine to have done the next job whole.
+func (m *simulation) wholeElsewhere() float64 {
+	best := math.Inf(1)
+	for i := range m.slots {
+		sl := &m.slots[i]
+		if machine := &m.Machines[sl.machine]; machine.Decode {
+			t := &machine.Times[m.next()]
+			took := max(0, sl.free-m.now) + t.Prompt + t.generate(m.busy(i))
+			if !sl.warm {
+				took += t.Prefix
+			}
+			best = min(best, took)
+		}
+	}
+	return best
 }
 
 // decodeWork is for how long the decode machines have work, on average, and what one more job would take there.

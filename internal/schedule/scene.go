@@ -85,6 +85,10 @@ type Option struct {
 	Forecast
 }
 
+// leaveMargin is by which share of a job's time leaving it to others must be better, once there are fewer jobs than slots: these see things a little otherwise,
+// and if each leaves it to the other, nobody takes it.
+const leaveMargin = 0.02
+
 // Decide says what the free slot of a machine should do with the next job, and what each thing that it may do leads to. The slot
 // counts as free whatever the scene says.
 func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
@@ -100,11 +104,28 @@ func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
 			continue
 		}
 		options = append(options, o)
-		if math.IsInf(best.End, 1) || o.cost() < best.cost() {
+		gain := best.cost() - o.cost()
+		if a == Wait && len(options) > 1 && s.few() {
+			t := &m.Times[s.Intake[0].Kind]
+			gain -= leaveMargin * (t.Prompt + t.generate(1))
+		}
+		if math.IsInf(best.End, 1) || gain > 0 {
 			best = o
 		}
 	}
 	return best, options
+}
+
+// few reports whether there are fewer jobs in the intake than slots.
+func (s *Scene) few() bool {
+	jobs, slots := 0, 0
+	for _, l := range s.Intake {
+		jobs += l.Count
+	}
+	for i := range s.Machines {
+		slots += len(s.Machines[i].Slots)
+	}
+	return jobs > 0 && jobs < slots
 }
 
 // Forecast says how the work ends if all goes on as well as is known here.

@@ -10,7 +10,8 @@ import (
 type slot struct {
 	machine int
 	free    float64 // when it has ended what it does
-	wake    float64 // when it looks for more; +Inf if never
+	wake    float64 // when it looks for more; +Inf if nothing is known that would change anything for it
+	waits   bool
 	warm    bool
 }
 
@@ -41,7 +42,7 @@ func (s *Scene) simulate(r rule, machine, nth int, first Action) Forecast {
 			if i == machine && k == nth {
 				at, sl.Free = len(m.slots), 0
 			}
-			m.slots = append(m.slots, slot{i, sl.Free, sl.Free, sl.Warm})
+			m.slots = append(m.slots, slot{machine: i, free: sl.Free, wake: sl.Free, warm: sl.Warm})
 			if sl.Hand && sl.Free > 0 && len(s.Intake) > 0 {
 				m.offer(sl.Free, s.Intake[0].Kind)
 			}
@@ -65,7 +66,9 @@ func (s *Scene) simulate(r rule, machine, nth int, first Action) Forecast {
 			return Forecast{End: math.Inf(1)} // nobody takes what is left
 		}
 		m.now = max(m.now, m.slots[next].wake)
-		m.act(next, m.choose(next))
+		if m.act(next, m.choose(next)) && !m.slots[next].waits {
+			m.news()
+		}
 	}
 	if m.done > 0 {
 		m.Mean /= float64(m.done)
@@ -107,12 +110,21 @@ func (m *simulation) act(i int, a Action) bool {
 		m.begin(i, m.prompt(sl, t)+t.Save, 0)
 		m.offer(sl.free, kind)
 	default:
-		sl.wake = m.change(i)
+		sl.waits, sl.wake = true, m.change(i)
 		if m.Next == 0 {
 			m.Next = sl.wake
 		}
 	}
 	return true
+}
+
+// news has those that wait know of what has begun.
+func (m *simulation) news() {
+	for i := range m.slots {
+		if sl := &m.slots[i]; sl.waits {
+			sl.wake = min(sl.wake, m.change(i))
+		}
+	}
 }
 
 // prompt is what a prompt takes in a slot, which has the shared prefix then.
@@ -137,7 +149,7 @@ func (m *simulation) begin(i int, alone, beside float64) {
 		}
 	}
 	sl.free = m.now + alone + beside
-	sl.wake = sl.free
+	sl.wake, sl.waits = sl.free, false
 }
 
 // end counts a job that is done.

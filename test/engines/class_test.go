@@ -51,7 +51,7 @@ func (s *system) worker(role jobs.Stage, o *standin.Ollama, slots int, change ..
 	flags := app.WorkerFlags{
 		NATS: s.nats.URL(), Model: model, Engine: "ollama", Slots: slots, NumCtx: 8192, Threads: 1,
 		HTTP: "127.0.0.1:0", Machine: "test-" + string(role), StateDir: s.t.TempDir(), StartTimeout: 10 * time.Second, DrainLimit: 10 * time.Second,
-		HandoverListen: "127.0.0.1:0", HandoverBudget: 1 << 30,
+		HandoverListen: "127.0.0.1:0", HandoverBudget: 1 << 30, Measure: "never", // so that caches hold only what the test puts there
 	}
 	if o != nil {
 		flags.EngineURL, flags.ShimRunDir = o.URL(), o.RunDir()

@@ -116,7 +116,7 @@ func (p *pair) program(path, limits string, change ...func(*app.WorkerFlags)) (k
 	machine := filepath.Base(path)
 	args := []string{
 		"-c", limits + `exec "$0" "$@"`, path, "--nats", p.nats.URL(), "--model", model, "--engine-url", f.EngineURL, "--shim-run-dir", f.ShimRunDir,
-		"--num-ctx", "8192", "--threads", "1", "--http", "127.0.0.1:0", "--machine", machine, "--state-dir", p.t.TempDir(), "--log-level", "warn",
+		"--num-ctx", "8192", "--threads", "1", "--http", "127.0.0.1:0", "--machine", machine, "--state-dir", p.t.TempDir(), "--log-level", "warn", "--measure", "never",
 	}
 	if f.HandoverURL != "" {
 		args = append(args, "--handover-listen", f.HandoverListen, "--handover-url", f.HandoverURL)

@@ -205,7 +205,7 @@ func (r *rig) startWorker(_ *testscript.TestScript, args []string) error {
 		Role: role, Engine: r.engine, Log: slog.New(slog.DiscardHandler),
 		Flags: app.WorkerFlags{
 			NATS: r.server.URL(), Model: args[1], Engine: "ollama", Slots: 1, NumCtx: 16384, HTTP: "127.0.0.1:0",
-			Machine: "machine-" + args[0], StateDir: r.dir, StartTimeout: limit, DrainLimit: limit,
+			Machine: "machine-" + args[0], StateDir: r.dir, StartTimeout: limit, DrainLimit: limit, Measure: "never",
 		},
 	})
 	if err != nil {

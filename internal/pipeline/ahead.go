@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/handover"
+	"tandem/internal/jobs"
+)
+
+// ahead holds the KV states that were fetched for tasks which wait for a slot, within a budget of disk space.
+type ahead struct {
+	budget int64
+
+	mu      sync.Mutex
+	bytes   int64 // of all that are here, or on their way
+	fetched map[*jobs.Task]fetched
+}
+
+// fetched is what came of fetching a state.
+type fetched struct {
+	file   handover.Fetched
+	took   time.Duration // also of a transfer that failed
+	failed error         // a *jobs.HandoverError, or the context's cause
+	ahead  bool          // while the task waited for a slot
+}
+
+// handsOver reports whether a task comes with a KV state.
+func handsOver(t *jobs.Task) bool {
+	return t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Kind == jobs.KindState && t.Handover.Prefill != nil
+}
+
+// Prepare fetches the KV state of a task that waits for a slot, so that Run finds it on the disk. A failure is Run's to tell, and
+// what does not fit on the disk now, or not within what the budget has left, Run fetches itself. Discard removes what Run did not use.
+func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
+	nothing := func() {}
+	if !handsOver(t) {
+		return nothing
+	}
+	mover, refused := s.usable(t)
+	if bytes := t.Handover.State.Bytes; refused != nil || !s.ahead.reserve(bytes) {
+		return nothing
+	}
+	s.running.wait(t, s.moving(t.Handover))
+	f := s.fetch(ctx, t, mover)
+	f.ahead = true
+	failed, _ := errors.AsType[*jobs.HandoverError](f.failed)
+	if ctx.Err() != nil || failed != nil && failed.Failure == jobs.FailDisk {
+		s.ahead.release(t.Handover.State.Bytes)
+		s.running.end(t)
+		if f.failed == nil {
+			s.remove(t.Job.ID, f.file.Path)
+		}
+		return nothing
+	}
+	s.ahead.keep(t, f)
+	return func() {
+		s.running.end(t)
+		if f, there := s.ahead.take(t); there && f.failed == nil {
+			s.remove(t.Job.ID, f.file.Path)
+		}
+	}
+}
+
+// usable returns the engine's mover if a task's KV state may be given to the engine, as far as that is known before a byte of it is
+// fetched, and else why not.
+func (s *Stage) usable(t *jobs.Task) (*engine.Mover, *jobs.HandoverError) {
+	mover, refused := s.accepts(t.Handover)
+	if refused == nil {
+		refused = s.distrusts(t)
+	}
+	return mover, refused
+}
+
+// moving is how long a KV state will probably be on its way, in seconds.
+func (s *Stage) moving(h *jobs.Handover) float64 {
+	speeds := engine.SpeedsOf(h.Job.Model, s.role, s.rates.Snapshot())
+	return float64(h.State.Bytes) / speeds.Link(machineOf(h.Prefill.Server)).Value
+}
+
+// fetch fetches the KV state of a task.
+func (s *Stage) fetch(ctx context.Context, t *jobs.Task, mover *engine.Mover) fetched {
+	begin := time.Now()
+	file, err := s.fetcher.Fetch(ctx, t.Handover.State, mover.Dir, mover.Prefix, t.Progress)
+	if err != nil {
+		return fetched{took: time.Since(begin), failed: err}
+	}
+	return fetched{file: file, took: file.Duration}
+}
+
+// reserve sets so many bytes aside, unless the budget has too little left.
+func (a *ahead) reserve(bytes int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bytes+bytes > a.budget {
+		return false
+	}
+	a.bytes += bytes
+	return true
+}
+
+// release ends what reserve began.
+func (a *ahead) release(bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bytes -= bytes
+}
+
+// keep holds what was fetched until it is taken.
+func (a *ahead) keep(t *jobs.Task, f fetched) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fetched[t] = f
+}
+
+// take returns what was fetched for a task, once, and releases what was reserved for it.
+func (a *ahead) take(t *jobs.Task) (f fetched, there bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f, there = a.fetched[t]; there {
+		delete(a.fetched, t)
+		a.bytes -= t.Handover.State.Bytes
+	}
+	return f, there
+}

@@ -1,0 +1,117 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+	"tandem/internal/pipeline"
+)
+
+// two are a prefill and a decode worker that see one another. The prefill machine computes 4,000 tokens of a prompt a second and generates 70, the
+// decode machine 2,000 and 100; answers have 600 tokens, and a KV state of 10,000 tokens moves in a second.
+type two struct {
+	prefill, decode *pipeline.Stage
+	running         map[string][]jobs.Running
+	noStates        string
+}
+
+func newTwo(t *testing.T) *two {
+	w := &two{running: map[string][]jobs.Running{}}
+	rates := map[string]*engine.Rates{"p": {}, "d": {}}
+	for id, perSecond := range map[string][2]int{"p": {4000, 70}, "d": {2000, 100}} {
+		for _, n := range []int{100, 1000, 2000, 4000, 8000, 16000, 32000} {
+			rates[id].ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/time.Duration(perSecond[0]))
+			rates[id].ObserveDecode(n, 600, 1, 600*time.Second/time.Duration(perSecond[1]))
+		}
+	}
+	rates["p"].ObserveSave(10_000, 1e9, 0, 200*time.Millisecond)
+	rates["d"].ObserveLink("mp", 1e9, time.Second)
+	rates["d"].ObserveRestore(1e9, 200*time.Millisecond, 10*time.Millisecond)
+	about := newRig(t).about
+	peer := func(id string, role jobs.Stage) engine.Peer {
+		return engine.Peer{Worker: id, Role: role, Machine: "m" + id, Slots: 1, Rates: rates[id].With(about.Mover), Running: w.running[id], NoStates: w.noStates}
+	}
+	stage := func(id, other string, role, otherRole jobs.Stage) *pipeline.Stage {
+		r := newRig(t)
+		return pipeline.New(pipeline.Config{
+			Engine: r.engine, Server: "m" + id + "/" + id, Rates: rates[id], Log: slog.New(slog.DiscardHandler), Role: role,
+			About: func() engine.Description { return r.about }, Holder: r.holder, Fetcher: r.fetcher, Pairs: r.pairs,
+			Workers: func() []engine.Peer { return []engine.Peer{peer(other, otherRole)} }, NoStates: func() string { return w.noStates },
+		})
+	}
+	w.prefill = stage("p", "d", jobs.RolePrefill, jobs.RoleDecode)
+	w.decode = stage("d", "p", jobs.RoleDecode, jobs.RolePrefill)
+	return w
+}
+
+func head(tokens int) *jobs.Job {
+	return &jobs.Job{ID: jobs.NewID(), Model: "m", Class: jobs.Batch, Plan: jobs.PlanAuto, Prompt: strings.Repeat("x", tokens)}
+}
+
+// While decode has enough to do, the prefill worker does whole requests itself; a decode worker with nothing to go on from takes some, too.
+func TestNext(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		change        func(w *two)
+		tokens        int
+		intake, relay int
+		prefill       string // what it says, or nothing if it leaves the job
+		decode        string
+	}{
+		{"decode has nothing, and the first KV state comes soon", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 1, Relayed: true}} }, 10_000, 60, 0, "hand over", ""},
+		{"decode has plenty", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 6, Relayed: true}} }, 10_000, 60, 4, "whole on the prefill machine", ""},
+		{"prefill has 20 s to do", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 20}} }, 10_000, 60, 0, "", "whole on the decode machine"},
+		{"a KV state is about to come", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 0.1, HandsOver: true}} }, 10_000, 60, 0, "", ""},
+		{"no states are taken", func(w *two) { w.noStates = "the two engines differ" }, 10_000, 60, 0, "whole on the prefill machine", "whole on the decode machine"},
+		{"the last job, which the decode machine would end sooner", func(w *two) {
+			w.noStates = "the two engines differ"
+			w.running["d"] = []jobs.Running{{EndsSeconds: 0.2}}
+		}, 1000, 1, 0, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTwo(t)
+			if tt.change != nil {
+				tt.change(w)
+			}
+			for _, side := range []struct {
+				stage *pipeline.Stage
+				id    string
+				want  string
+			}{{w.prefill, "p", tt.prefill}, {w.decode, "d", tt.decode}} {
+				if len(w.running[side.id]) > 0 {
+					continue // it has no free slot
+				}
+				got := side.stage.Next(jobs.Backlog{Head: head(tt.tokens), Intake: tt.intake, Relay: tt.relay})
+				if got.Take != (side.want != "") || !strings.HasPrefix(got.Why, side.want) {
+					t.Errorf("%s says %+v, want %q", side.id, got, side.want)
+				}
+				if !got.Take && got.Again <= 0 {
+					t.Errorf("%s leaves the job and never looks again", side.id)
+				}
+			}
+		})
+	}
+}
+
+// Two free workers never both leave a job to the other, whatever waits.
+func TestNextIsTakenBySomebody(t *testing.T) {
+	for _, noStates := range []string{"", "the two engines differ"} {
+		for _, tokens := range []int{100, 1000, 10_000, 30_000} {
+			for intake := 1; intake < 6; intake++ {
+				t.Run(fmt.Sprintf("%d tokens, %d jobs, states %t", tokens, intake, noStates == ""), func(t *testing.T) {
+					w := newTwo(t)
+					w.noStates = noStates
+					b := jobs.Backlog{Head: head(tokens), Intake: intake}
+					if !w.prefill.Next(b).Take && !w.decode.Next(b).Take {
+						t.Error("nobody takes it")
+					}
+				})
+			}
+		}
+	}
+}

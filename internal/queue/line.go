@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"tandem/internal/jobs"
+)
+
+// line is where deliveries wait that were fetched before a slot was free for them: interactive ones first, then in order of arrival.
+type line struct {
+	mu    sync.Mutex
+	turns []*turn
+	moved chan struct{} // closed and replaced when something changes
+}
+
+// turn is the place of one delivery in the line.
+type turn struct {
+	line  *line
+	from  source
+	waits context.Context    // ends when the delivery is to be handed back
+	leave context.CancelFunc // has it handed back
+	ready bool               // its task is prepared; guarded by line.mu
+	given chan seat          // its slot, once
+}
+
+// seat is a slot that was taken for one delivery.
+type seat struct {
+	release func() // gives the slot back; calling it again does nothing
+	tried   func() // tells the breaker that the job is done with
+}
+
+func newLine() *line { return &line{moved: make(chan struct{})} }
+
+// class is that of the jobs of a source.
+func (s source) class() jobs.Class {
+	_, _, class, _ := jobs.ModelOfConsumer(s.consumer)
+	return class
+}
+
+// rank is the place of the source's class in the order in which workers take them.
+func (s source) rank() int { return slices.Index(jobs.Classes[:], s.class()) }
+
+// join adds a delivery of the source. It is handed back when ctx ends.
+func (l *line) join(ctx context.Context, from source) *turn {
+	t := &turn{line: l, from: from, given: make(chan seat, 1)}
+	t.waits, t.leave = context.WithCancel(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, before := l.count(from)
+	l.turns = slices.Insert(l.turns, before, t)
+	l.stirred()
+	return t
+}
+
+// counts is how many wait of the source's class, and how many would go before a newcomer of it.
+func (l *line) counts(s source) (same, before int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count(s)
+}
+
+// count is counts with the lock held.
+func (l *line) count(s source) (same, before int) {
+	for _, t := range l.turns {
+		if t.from.rank() == s.rank() {
+			same++
+		}
+		if t.from.rank() <= s.rank() {
+			before++
+		}
+	}
+	return same, before
+}
+
+// first is who waits at the head of the line; nil if nobody does.
+func (l *line) first() *turn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.turns) == 0 {
+		return nil
+	}
+	return l.turns[0]
+}
+
+// next is who begins when so many slots are free: the first who is ready, unless the slots are for jobs that go before its class and
+// will be ready soon. It is nil if nobody begins.
+func (l *line) next(free int) *turn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.turns {
+		if !t.ready {
+			continue
+		}
+		for _, other := range l.turns {
+			if !other.ready && other.from.rank() < t.from.rank() {
+				free--
+			}
+		}
+		if free > 0 {
+			return t
+		}
+		return nil
+	}
+	return nil
+}
+
+// dismiss has those handed back that it is right for.
+func (l *line) dismiss(right func(*turn) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.turns {
+		if right(t) {
+			t.leave()
+		}
+	}
+}
+
+// changes returns a channel that is closed when something may have changed by which slots are given or jobs fetched.
+func (l *line) changes() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.moved
+}
+
+// stir has those look again that wait for a change.
+func (l *line) stir() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stirred()
+}
+
+// stirred is stir with the lock held.
+func (l *line) stirred() {
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// wait says that the delivery's task is prepared, and returns its slot. If ctx ends before it has one, the error is ctx's cause.
+func (t *turn) wait(ctx context.Context) (seat, error) {
+	t.line.mu.Lock()
+	t.ready = true
+	t.line.stirred()
+	t.line.mu.Unlock()
+	select {
+	case s := <-t.given:
+		return s, nil
+	case <-ctx.Done():
+		if t.depart() {
+			return seat{}, context.Cause(ctx)
+		}
+		return <-t.given, nil
+	}
+}
+
+// give gives the turn a slot, unless it has gone meanwhile.
+func (t *turn) give(s seat) bool {
+	if !t.depart() {
+		return false
+	}
+	t.given <- s
+	return true
+}
+
+// depart takes the turn out of the line, and reports whether it was there.
+func (t *turn) depart() bool {
+	t.line.mu.Lock()
+	defer t.line.mu.Unlock()
+	i := slices.Index(t.line.turns, t)
+	if i < 0 {
+		return false
+	}
+	t.line.turns = slices.Delete(t.line.turns, i, i+1)
+	t.line.stirred()
+	return true
+}
