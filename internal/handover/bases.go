@@ -109,6 +109,13 @@ func (b *bases) use(name string) *base {
 	return found
 }
 
+// holds reports whether there is a base of this name, or soon will be.
+func (b *bases) holds(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.coming[name] != nil || slices.ContainsFunc(b.held, func(h *base) bool { return h.name == name })
+}
+
 // giveBack ends one transfer's use of a base.
 func (b *bases) giveBack(h *base) {
 	b.mu.Lock()

@@ -92,9 +92,11 @@ type Fetched struct {
 	Path     string
 	Bytes    int64
 	Moved    int64         // bytes that went over the network for it
-	Rebuilt  bool          // it was put together from rows that were here and the rest
+	Rows     string        // name of its rows that others have too; empty if it is not known, or has none
+	Rebuilt  bool          // it was put together from these, which were here, and the rest
 	Odd      bool          // that was tried, and came to nothing
 	Duration time.Duration // of the transfer, until the digest was compared
+	Waited   time.Duration // of that, for the next bytes to come
 	Resumed  int           // times that it was broken and went on
 }
 
@@ -133,9 +135,13 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 		return Fetched{}, err
 	}
 	return Fetched{
-		Path: target.path(), Bytes: s.Bytes, Moved: t.moved, Rebuilt: t.base != nil, Odd: t.odd, Duration: time.Since(start), Resumed: t.resumed,
+		Path: target.path(), Bytes: s.Bytes, Moved: t.moved, Rows: t.name, Rebuilt: t.base != nil, Odd: t.odd,
+		Duration: time.Since(start), Waited: t.waited, Resumed: t.resumed,
 	}, nil
 }
+
+// Holds reports whether the rows of this name are here, or come with a state that is being fetched.
+func (c *Client) Holds(rows string) bool { return c.bases.holds(rows) }
 
 // Done tells the prefill worker that a state is not needed any more. It is only a courtesy: the lease ends
 // anyway when the job's message is gone.

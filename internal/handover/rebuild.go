@@ -18,6 +18,7 @@ func (t *transfer) run(ctx context.Context) error {
 	if p == nil {
 		return t.pull(ctx)
 	}
+	t.name = p.Name
 	found, turn, err := t.client.bases.take(ctx, p, t.progress)
 	if err != nil {
 		return err

@@ -40,8 +40,10 @@ type transfer struct {
 	rest *rest
 
 	resumed int
-	moved   int64 // bytes that were sent
-	odd     bool  // what was put together was not the state
+	name    string        // of the rows
+	moved   int64         // bytes that were sent
+	waited  time.Duration // for them
+	odd     bool          // what was put together was not the state
 }
 
 // brokenError is a transfer that may go on where it broke.
@@ -120,7 +122,10 @@ func (t *transfer) move(ctx context.Context, hash *hasher) error {
 	if t.base != nil {
 		source = newWeave(t.rows, t.base.file, a, from)
 	}
-	defer func() { t.moved += a.read }()
+	defer func() {
+		t.moved += a.read
+		t.waited += a.waited
+	}()
 	for missing := t.state.Bytes - from; missing > 0; {
 		buf := hash.buffer()
 		n, err := t.fill(source, buf[:min(missing, int64(len(buf)))])
