@@ -23,6 +23,7 @@ const (
 	CodeEngineStalled     Code = "engine_stalled"     // no sign of life for too long
 	CodeEngineBusy        Code = "engine_busy"        // loading or overloaded
 	CodeDraining          Code = "draining"           // the worker is being stopped
+	CodePreempted         Code = "preempted"          // the worker's slot was needed for an interactive job
 	CodeWorkerLost        Code = "worker_lost"        // it died, or lost NATS, while the job ran
 	CodePanic             Code = "panic"              // a bug of ours
 	CodeAttempts          Code = "attempts_exhausted" // every attempt failed; the message has the last reason
@@ -93,6 +94,7 @@ var (
 	ErrCancelled = &Error{Code: CodeCancelled, Message: "the job was cancelled"}
 	ErrDeadline  = &Error{Code: CodeDeadline, Message: "the job's deadline has passed"}
 	ErrDraining  = &Error{Code: CodeDraining, Message: "the worker is being stopped"}
+	ErrPreempted = &Error{Code: CodePreempted, Message: "the slot was needed for an interactive job"}
 	ErrStalled   = &Error{Code: CodeEngineStalled, Message: "the engine gave no sign of life"}
 	ErrQueueFull = &Error{Code: CodeQueueFull, Message: "the queue is full; try again later"}
 )
@@ -117,7 +119,7 @@ func Classify(err error) ErrorClass {
 	switch e.Code {
 	case CodeInvalid, CodeUnknownModel, CodeContextOverflow, CodeEngineRefused, CodeAttempts:
 		return Permanent
-	case CodeEngineBusy, CodeModelMissing, CodeDraining, CodeNATS, CodeQueueFull:
+	case CodeEngineBusy, CodeModelMissing, CodeDraining, CodePreempted, CodeNATS, CodeQueueFull:
 		return HandBack
 	case CodeCancelled, CodeDeadline:
 		return Ended

@@ -100,7 +100,7 @@ type Timings struct {
 	PrefillSeconds          float64 `json:"prefill_seconds"`             // prompt computed on the prefill machine
 	PrefillTokensPerSecond  float64 `json:"prefill_tokens_per_second"`   // computed prompt tokens
 	SaveSeconds             float64 `json:"save_seconds"`                // KV state written to a file on the prefill machine
-	TransferSeconds         float64 `json:"transfer_seconds"`            // of the hand-over: of the KV state from machine to machine, otherwise of the record
+	TransferSeconds         float64 `json:"transfer_seconds"`            // of the hand-over: of the KV state from machine to machine, perhaps while the job waited for decode, otherwise of the record
 	RestoreSeconds          float64 `json:"restore_seconds"`             // KV state read by the decode engine
 	CheckSeconds            float64 `json:"check_seconds"`               // first prediction computed and compared
 	DecodePrefillSeconds    float64 `json:"decode_prefill_seconds"`      // prompt computed again on the decode machine

@@ -33,7 +33,7 @@ type Task struct {
 	Job      *Job          // never nil
 	Handover *Handover     // nil in a prefill worker
 	Attempt  int           // from 1, hand-backs not counted
-	Waited   time.Duration // in the stream, for this stage
+	Waited   time.Duration // for this stage, in the stream and ahead in the worker
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
 	Intake   bool          // it comes straight from the intake
 	Behind   int           // jobs of its model and class that wait behind it in its stream
@@ -42,6 +42,8 @@ type Task struct {
 	// Without either for the queue's patience the task is cancelled and delivered again.
 	Progress func()
 	Expect   func(d time.Duration)
+	// Yields says that the task may from now on be ended for the sake of an interactive job, with the cause ErrPreempted.
+	Yields func()
 	// Emit publishes a piece of text to whoever watches. It never fails the job.
 	Emit func(text, thinking string)
 	// SinceAccepted is the time since the intake stored the job, by the NATS server's clock.

@@ -113,6 +113,7 @@ func (s *Stage) noHandover(j *jobs.Job, peer engine.Peer) string {
 
 // whole does a request of plan auto here, both phases of it.
 func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.Outcome, error) {
+	s.yield(t)
 	o, err := s.generate(ctx, t)
 	if err != nil {
 		return o, err
@@ -122,6 +123,13 @@ func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.
 	r.Attempts = jobs.Attempts{Prefill: t.Attempt}
 	r.Timings.QueuePrefillSeconds, r.Timings.QueueDecodeSeconds = r.Timings.QueueDecodeSeconds, 0
 	return o, nil
+}
+
+// yield lets a batch job that is done whole because of plan auto give way to interactive ones.
+func (s *Stage) yield(t *jobs.Task) {
+	if t.Yields != nil && t.Job.Class == jobs.Batch && t.Job.EffectivePlan() == jobs.PlanAuto {
+		t.Yields()
+	}
 }
 
 // foresee notes how a task will probably go on, now that its way is known.

@@ -58,6 +58,9 @@ func (s *Stage) transferred(r *jobs.Result, t *jobs.Task, d time.Duration) {
 // generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
 func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	start := time.Now()
+	if t.Intake && t.Stage == jobs.StageDecode {
+		s.yield(t)
+	}
 	s.foresee(t, false, false)
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {

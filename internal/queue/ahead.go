@@ -36,19 +36,22 @@ func (w *Worker) takes(s source) bool {
 	return free > before || w.mayWait(s, same)
 }
 
-// mayWait reports whether a job of the source may wait here for a slot, beside so many of its class.
+// mayWait reports whether another job of the source may wait here for a slot, beside so many of its class.
 func (w *Worker) mayWait(s source, same int) bool {
-	view, _ := w.fleet.census()
-	switch {
-	case same >= w.cfg.Ahead*w.cfg.Slots.Size(), w.idlePeer(), w.leftToPrefill(s, view):
-		return false
+	if s.class() == jobs.Interactive && same == 0 && w.belongs(s) && w.yieldingHere() {
+		return true // a job gives way to it
 	}
-	return s.class() == jobs.Batch || view.peers == 0
+	return same < w.cfg.Ahead*w.cfg.Slots.Size() && w.belongs(s) && !w.idlePeer()
 }
 
-// leftToPrefill reports whether prefill workers live that see to the jobs of the source.
-func (w *Worker) leftToPrefill(s source, view census) bool {
-	return w.cfg.Role == jobs.RoleDecode && s.stream == StreamIntake && !view.noPrefill
+// belongs reports whether jobs of the source may wait here at all: interactive ones while there is nobody else for them or a job here would give way to them, and those of
+// the intake, in a decode worker, while no prefill worker lives.
+func (w *Worker) belongs(s source) bool {
+	view, _ := w.fleet.census()
+	if w.cfg.Role == jobs.RoleDecode && s.stream == StreamIntake && !view.noPrefill {
+		return false
+	}
+	return s.class() != jobs.Interactive || view.peers == 0 || w.yieldingHere()
 }
 
 // room waits until a job may be fetched, or one that waits here may begin.
@@ -124,8 +127,8 @@ func (w *Worker) share(ctx context.Context) {
 	defer tick.Stop()
 	var gave time.Time // when the last one was given to an idle worker, which says so with its next beat at the latest
 	for {
-		view, changed := w.fleet.census()
-		w.line.dismiss(func(t *turn) bool { return w.leftToPrefill(t.from, view) })
+		_, changed := w.fleet.census()
+		w.line.dismiss(func(t *turn) bool { return !w.belongs(t.from) })
 		if t := w.line.first(); t != nil {
 			free, _ := w.cfg.Slots.Idle()
 			switch {

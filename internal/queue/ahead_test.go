@@ -620,3 +620,30 @@ func TestLine(t *testing.T) {
 	cancel()
 	waiting.Wait()
 }
+
+// An interactive job that waits at the only worker goes back when there is another, which may have a slot for it first.
+func TestInteractiveGoesBackToBeShared(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	h := newHeld(t)
+	first, urgent := testJob(jobs.Batch), testJob(jobs.Interactive)
+	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	r.relay(first)
+	h.next("begun", h.begun, first)
+	r.relay(urgent)
+	s.lined(1)
+	other := r.prepare(jobs.RoleDecode, 1, h.run, h.ahead)
+	release, err := other.slots.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.begin()
+	h.next("discarded", h.discarded, urgent)
+	release()
+	h.next("begun", h.begun, urgent)
+	h.let(first, urgent)
+	r.results(first, urgent)
+	if _, attempts := h.done.list(); !slices.Equal(attempts, []int{1, 1}) {
+		t.Errorf("attempts = %v, want no blame", attempts)
+	}
+}

@@ -49,7 +49,11 @@ type delivery struct {
 	ends     *nats.Subscription       // to the job's result, while it waits ahead
 	excused  bool                     // not counted as an attempt while it waits ahead
 	discard  func()                   // removes what was prepared; nil if nothing was
-	counted  func(handed bool)        // has the job counted as done with here
+
+	cancel    context.CancelCauseFunc // ends its task
+	yielding  atomic.Bool             // to interactive jobs
+	preempted bool                    // by one; guarded by Worker.preempting
+	counted   func(handed bool)       // has the job counted as done with here
 	seat                              // its slot
 }
 
@@ -79,6 +83,9 @@ func (w *Worker) handle(publishing, tasks context.Context, d *delivery) {
 
 // attend sees to a delivery while it is kept.
 func (w *Worker) attend(publishing, tasks context.Context, d *delivery) error {
+	ctx, cancel := context.WithCancelCause(tasks)
+	defer cancel(nil)
+	d.cancel = cancel
 	if _, twice := w.running.LoadOrStore(d.msg.Subject, d); twice {
 		// The server did not hear of the first delivery for too long. That one goes on, and its
 		// acknowledgement will do for both.
@@ -87,8 +94,6 @@ func (w *Worker) attend(publishing, tasks context.Context, d *delivery) error {
 	}
 	defer w.running.Delete(d.msg.Subject)
 
-	ctx, cancel := context.WithCancelCause(tasks)
-	defer cancel(nil)
 	letGo, err := d.keep(publishing, cancel)
 	if err != nil {
 		d.log.Warn("keep delivery", "error", err)
@@ -296,6 +301,7 @@ func (d *delivery) task() *jobs.Task {
 		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Behind: d.w.following(d.job, d.stored, d.behind),
 		Progress:      func() { patient(func(p *patience) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *patience) { p.expect(silence, time.Now()) }) },
+		Yields:        d.yields,
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
 	}
 }

@@ -86,6 +86,7 @@ type Worker struct {
 	intake              intake
 	breaker             *breaker
 	line                *line // who waits for a slot
+	preempting          sync.Mutex
 
 	deliveries sync.WaitGroup
 	running    sync.Map // subjects of the jobs at work here
@@ -292,6 +293,8 @@ func (w *Worker) drain(cancelTasks context.CancelCauseFunc, giveUp context.Cance
 
 // dispatch fetches one job after the other, as slots are free or jobs may wait for one, and has them handled, until ctx ends.
 func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	place := func(arrivals ...arrival) {
 		for _, a := range arrivals {
 			w.place(ctx, publishing, tasks, a)
@@ -304,8 +307,11 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 	defer func() { place(p.close()...) }()
 	defer w.intake.stop()
 	var sharing sync.WaitGroup
-	defer sharing.Wait()
-	if w.cfg.Ahead > 0 {
+	defer func() {
+		stop()
+		sharing.Wait()
+	}()
+	if w.cfg.Ahead > 0 || w.cfg.Next != nil {
 		sharing.Go(func() { w.share(ctx) })
 		sharing.Go(func() { w.watchSlots(ctx) })
 	}
@@ -416,7 +422,9 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 			return nil, err
 		}
 		classes = jobs.Classes[:]
-		if w.cfg.Role == jobs.RolePrefill {
+		if free, _ := w.cfg.Slots.Idle(); w.line.next(free) != nil {
+			classes = nil // first who waits here
+		} else if w.cfg.Role == jobs.RolePrefill {
 			if classes, err = w.intake.wait(ctx); err != nil {
 				return nil, err
 			}
@@ -435,85 +443,6 @@ func (w *Worker) failed(err error, again bool) {
 		w.log.Error("too many jobs fail here; the worker pauses, and then tries one", "problem", w.breaker.problem(), "pause", pause)
 		w.Changed()
 	}
-}
-
-// place has a job handled if a slot is still free for it, or if it may wait for one, and else gives it to others at once: somebody
-// may have taken the slot since it was asked for, or two consumers may have delivered at the same time.
-func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
-	d := &delivery{
-		arrival: a, w: w, log: w.log.With("subject", a.msg.Subject), reconnects: w.c.nc.Stats().Reconnects,
-		seat: seat{release: func() {}, tried: func() {}},
-	}
-	if !w.admit(ctx, d) {
-		w.deliveries.Go(func() { d.handBack(publishing) })
-		return
-	}
-	end, once := w.intake.begin(), new(sync.Once)
-	d.counted = func(handed bool) { once.Do(func() { end(handed) }) }
-	w.deliveries.Go(func() {
-		defer func() {
-			d.release()
-			d.tried()
-		}()
-		w.handle(publishing, tasks, d)
-	})
-}
-
-// admit gives a delivery a slot, or a turn if none is free for it; or it has no place here.
-func (w *Worker) admit(ctx context.Context, d *delivery) bool {
-	same, before := w.line.counts(d.from)
-	free, _ := w.cfg.Slots.Idle()
-	if free <= before && w.mayWait(d.from, same) {
-		if w.able(ctx) != nil {
-			return false
-		}
-		d.turn = w.line.join(ctx, d.from)
-		return true
-	}
-	if free <= before && before > 0 {
-		return false // others wait for the next slot
-	}
-	var err error
-	d.seat, err = w.seat(ctx)
-	return err == nil
-}
-
-// grace is for what is there in a moment: a slot, or the word that the engine can work.
-const grace = 5 * time.Millisecond
-
-// able returns an error if no job can begin now: the worker pauses or is being stopped, or the engine cannot work.
-func (w *Worker) able(ctx context.Context) error {
-	soon, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	if _, err := w.breaker.wait(soon); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return w.cfg.Ready(soon)
-}
-
-// seat takes a slot for a job that begins now. Only dispatch's goroutine does, so that after a pause one job is tried.
-func (w *Worker) seat(ctx context.Context) (seat, error) {
-	none := seat{release: func() {}, tried: func() {}}
-	if err := w.able(ctx); err != nil {
-		return none, err
-	}
-	soon, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	release, err := w.cfg.Slots.Acquire(soon)
-	if err != nil {
-		return none, err
-	}
-	w.load.changed()
-	return seat{
-		release: sync.OnceFunc(func() {
-			release()
-			w.load.changed()
-		}),
-		tried: w.breaker.begin(),
-	}, nil
 }
 
 // mend does what it can about a failed pull: a consumer, or all, may have been deleted.

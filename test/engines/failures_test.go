@@ -137,14 +137,14 @@ func TestTransfersFail(t *testing.T) {
 		})
 	})
 
-	t.Run("prefill worker stopped", func(t *testing.T) { // in the middle of one transfer, and before another
+	t.Run("prefill worker stopped", func(t *testing.T) { // in the middle of one transfer, and before the first byte of another
 		p := p.in(t)
 		p.here.erase(t)
 		began, cut := make(chan struct{}), make(chan struct{})
 		p.link.spoil(held(began, cut))
 		one, two := job(lines("moving", 20), 0), job(lines("waiting", 20), 0)
 		first := p.submitted(one)
-		p.await("a state is fetched", began) // the decode worker has one slot, so the other job waits
+		p.await("a state is fetched", began) // the decode worker has one slot, so the other job waits, and its state is fetched ahead
 		second := p.submitted(two)
 		p.eventually("both jobs are with decode", func() error {
 			return cmp.Or(p.waiting(queue.StreamIntake, 0), p.waiting(queue.StreamRelay, 2))

@@ -222,12 +222,10 @@ func held(began chan<- struct{}, cut <-chan struct{}) fault {
 	return func(l *link, w http.ResponseWriter, r *http.Request) {
 		a, now := l.ask(r), false
 		first.Do(func() { now = true })
-		if !now {
-			a.send(w)
-			return
+		if now { // a later one, fetched ahead, gets nothing
+			a.begin(w, len(a.body)/2)
+			close(began)
 		}
-		a.begin(w, len(a.body)/2)
-		close(began)
 		select {
 		case <-cut:
 		case <-r.Context().Done():

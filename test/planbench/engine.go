@@ -25,6 +25,7 @@ type site struct {
 	programs  *host.Programs
 	timeScale float64 // seconds here for one of the fleet's
 	sizeScale float64 // bytes of a KV state here for one of the fleet's
+	traceDir  string  // where each worker's wires are written down; nowhere if empty
 }
 
 // pacedEngine is an engine in a machine's place.

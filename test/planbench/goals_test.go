@@ -38,6 +38,7 @@ func TestGoals(t *testing.T) {
 		{"long prompts", measured("spark-mac-x", "class-10800", 60, map[string]float64{wholeMachines: 119, auto: 104}),
 			[]string{"÷ bound 1.040, at most 1.03", "÷ whole machines 0.874, at most 0.86"}},
 		{"other machines need not beat whole ones", measured("twins", "class-10800", 60, map[string]float64{wholeMachines: 103, auto: 103}), nil},
+		{"faster than can be", measured("twins", "giant", 60, map[string]float64{wholeMachines: 98, auto: 99.9}), []string{"bound ÷ whole machines 1.020, at most 1.00"}},
 		{"without auto there is nothing to miss", measured("twins", "giant", 60, map[string]float64{wholeMachines: 500}), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -99,20 +99,21 @@ const (
 	answerTokens = 3 // at the end of a prompt, which say how long the answer is
 )
 
-// words is text of so many tokens, each a word with a space, unlike that of other rounds and numbers from the first word on.
+// words is text of so many tokens, each a word with a space, but for the first, which tells this round and number from all others.
 func words(round string, number, tokens int) string {
 	first := uint64(number)
 	for _, letter := range round {
 		first = first*31 + uint64(letter)
 	}
+	letter := func(n uint64) byte { return 'a' + byte(n%26) }
 	random := rand.New(rand.NewPCG(first, 0))
 	var b strings.Builder
 	for i := range tokens {
-		n := random.Uint64()
+		n, end := random.Uint64(), byte(' ')
 		if i == 0 {
-			n = first
+			n, end = first, letter(first/26/26/26)
 		}
-		b.Write([]byte{'a' + byte(n%26), 'a' + byte(n/26%26), 'a' + byte(n/676%26), ' '})
+		b.Write([]byte{letter(n), letter(n / 26), letter(n / 26 / 26), end})
 	}
 	return b.String()
 }

@@ -34,16 +34,23 @@ func TestJobsAreOfTheirLength(t *testing.T) {
 	}
 }
 
+// TestRoundsHaveNothingInCommon: what one round left in a cache would be of use to another, else.
 func TestRoundsHaveNothingInCommon(t *testing.T) {
-	kinds := same(kind{100, 100, 40})(60)
-	first := map[string]bool{}
-	for _, round := range []string{"warm", "local", "run"} {
-		for _, j := range makeJobs("m", round, kinds) {
-			first[j.Prompt[:tokenBytes]] = true
+	rounds := []string{"warm-disaggregated", "warm-local", "run-60", "run-16"}
+	for _, k := range []kind{{100, 100, 40}, {0, 100, 40}} {
+		first := map[string]bool{}
+		for _, round := range rounds {
+			for _, j := range makeJobs("m", round, same(k)(60)) {
+				first[j.Prompt[:tokenBytes]] = true
+			}
 		}
-	}
-	if len(first) != 3 {
-		t.Errorf("the prompts of three rounds begin in %d ways, want 3: one for each", len(first))
+		want := len(rounds) // with a shared part, one beginning for each
+		if k.Shared == 0 {
+			want *= 60
+		}
+		if len(first) != want {
+			t.Errorf("%d shared tokens: the prompts of all rounds begin in %d ways, want %d", k.Shared, len(first), want)
+		}
 	}
 }
 

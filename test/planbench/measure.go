@@ -11,23 +11,18 @@ import (
 )
 
 const (
-	startLimit = 2 * time.Minute // for the processes of one class to be there
+	startLimit = 2 * time.Minute // for all processes to be there
+	runLimit   = 2 * time.Minute // for what else than engines takes time
 	warmJobs   = 4               // by each plan, at least
 )
 
-// class is a load with so many jobs, to be run on a fleet.
-type class struct {
-	load
-	jobs int
-}
-
 // warm are the jobs by which workers measure their engines: enough that each slot has some, and not the giant.
-func (c class) warm(s *site) []kind {
+func (s *site) warm(l load) []kind {
 	n := warmJobs
 	for _, m := range s.Machines {
 		n = max(n, 2*m.Slots)
 	}
-	return c.kinds(max(4*n, c.jobs))[:n]
+	return l.kinds(4 * n)[:n]
 }
 
 // row is one line of the report: a class on a fleet, by each policy.
@@ -35,7 +30,8 @@ type row struct {
 	Fleet, Load string
 	Jobs        int
 	TimeScale   float64
-	Bound       float64 // seconds of the fleet's time
+	Bound       float64       // seconds of the fleet's time
+	Late        time.Duration // of one in a hundred wake-ups on this machine, meanwhile
 	Outcomes    []*outcome
 }
 
@@ -49,14 +45,9 @@ func (r *row) seconds(policy string) float64 {
 	return 0
 }
 
-// measure runs the class by each policy, each on engines, workers and a NATS server of its own: at the same time, so that whatever else this machine does
-// meets all of them, or one after the other.
-func (s *site) measure(ctx context.Context, c class, policies []string, sequential bool, dir string) (_ *row, err error) {
-	kinds := c.kinds(c.jobs)
-	r := &row{Fleet: s.Name, Load: c.Name, Jobs: c.jobs, TimeScale: s.timeScale, Outcomes: make([]*outcome, len(policies))}
-	if r.Bound, err = bound(s.Fleet, kinds); err != nil {
-		return nil, err
-	}
+// measure runs classes of one load, of so many jobs each, one after the other by each policy, each policy on engines, workers and a NATS server of its own:
+// at the same time, so that whatever else this machine does meets all of them, or one after the other. done is called after each class.
+func (s *site) measure(ctx context.Context, l load, jobs []int, policies []string, sequential bool, dir string, done func(*row) error) (err error) {
 	started := make([]policy, len(policies))
 	defer func() {
 		for _, p := range started {
@@ -65,29 +56,53 @@ func (s *site) measure(ctx context.Context, c class, policies []string, sequenti
 			}
 		}
 	}()
-	starting, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not there after %v", startLimit))
-	defer cancel()
-	err = each(len(policies), false, func(i int) (err error) {
-		started[i], err = s.startPolicy(starting, policies[i], filepath.Join(dir, strings.ReplaceAll(policies[i], " ", "-")), c.warm(s))
-		return err
+	err = s.within(ctx, startLimit, func(ctx context.Context) error {
+		return each(len(policies), false, func(i int) (err error) {
+			started[i], err = s.startPolicy(ctx, policies[i], filepath.Join(dir, strings.ReplaceAll(policies[i], " ", "-")), s.warm(l))
+			return err
+		})
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	limit := time.Minute + time.Duration(20*r.Bound*s.timeScale*float64(time.Second))
-	ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
-	defer cancel()
-	if err := each(len(policies), false, func(i int) error { return started[i].warmUp(ctx) }); err != nil {
-		return nil, err
-	}
-	list := makeJobs(s.Model, "run", kinds)
-	err = each(len(policies), sequential, func(i int) (err error) {
-		if r.Outcomes[i], err = started[i].run(ctx, list); err != nil {
-			return fmt.Errorf("%s: %w", policies[i], err)
-		}
-		return nil
+	err = s.within(ctx, runLimit, func(ctx context.Context) error {
+		return each(len(policies), false, func(i int) error { return started[i].warmUp(ctx) })
 	})
-	return r, err
+	if err != nil {
+		return err
+	}
+	for _, n := range jobs {
+		kinds := l.kinds(n)
+		r := &row{Fleet: s.Name, Load: l.Name, Jobs: n, TimeScale: s.timeScale, Outcomes: make([]*outcome, len(policies))}
+		if r.Bound, err = bound(s.Fleet, kinds, careful); err != nil {
+			return err
+		}
+		list := makeJobs(s.Model, fmt.Sprintf("run-%d", n), kinds)
+		stop := watchLateness()
+		err := s.within(ctx, runLimit+time.Duration(20*r.Bound*s.timeScale*float64(time.Second)), func(ctx context.Context) error {
+			return each(len(policies), sequential, func(i int) (err error) {
+				if r.Outcomes[i], err = started[i].run(ctx, list); err != nil {
+					return fmt.Errorf("%d jobs, %s: %w", n, policies[i], err)
+				}
+				return nil
+			})
+		})
+		r.Late = stop()
+		if err != nil {
+			return err
+		}
+		if err := done(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within calls do with a context that ends after a time.
+func (s *site) within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
+	defer cancel()
+	return do(ctx)
 }
 
 // each calls do with 0 to n−1, at once or one after the other, and returns all errors.

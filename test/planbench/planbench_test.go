@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,8 +20,8 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 	dir := t.TempDir()
 	var printed bytes.Buffer
 	_, err := Run(t.Context(), &printed, options{
-		fleetDir: "../fleets", fleets: "spark-mac-qwen", loads: "class-2500,alone-1000", jobs: "5", policies: strings.Join(allPolicies(), ","),
-		timeScale: 0.005, sizeScale: 0.001, text: true, out: dir, timeline: dir, work: t.Output(),
+		fleetDir: "../fleets", fleets: "spark-mac-qwen", loads: "class-2500,alone-1000", jobs: "5,4", policies: strings.Join(allPolicies(), ","),
+		timeScale: 0.004, sizeScale: 0.001, text: true, out: dir, timeline: dir, trace: dir, work: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +34,8 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 	if err := json.Unmarshal(data, &rows); err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 2 || rows[0].Load != "class-2500" || rows[1].Load != "alone-1000" {
-		t.Fatalf("the figures are of %d rows, want one for each of two loads:\n%s", len(rows), data)
+	if len(rows) != 4 || rows[1].Load != "class-2500" || rows[1].Jobs != 4 || rows[2].Load != "alone-1000" || rows[2].Jobs != 5 {
+		t.Fatalf("the figures are of %d rows, want two for each of two loads:\n%s", len(rows), data)
 	}
 	works := map[string]string{wholeMachines: "spark mac", allLocal: "mac", disaggregated: "spark mac"} // auto may do as it likes
 	for _, r := range rows {
@@ -56,20 +57,24 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 					t.Errorf("%s, %s: %s did nothing: %t", r.Load, p.Policy, s.Machine, idle)
 				}
 			}
-			picture := filepath.Join(dir, "spark-mac-qwen-"+r.Load+"-5-"+strings.ReplaceAll(p.Policy, " ", "-")+".svg")
+			picture := filepath.Join(dir, fmt.Sprintf("spark-mac-qwen-%s-%d-%s.svg", r.Load, r.Jobs, strings.ReplaceAll(p.Policy, " ", "-")))
 			if _, err := os.Stat(picture); err != nil {
 				t.Error(err)
 			}
-			if p.Policy == disaggregated && p.Bytes < 5*1000*98_320 {
-				t.Errorf("%s: %.0f bytes moved, which are no five states", r.Load, p.Bytes)
+			if p.Policy == disaggregated && p.Bytes < float64(r.Jobs*1000*98_320) {
+				t.Errorf("%s: %.0f bytes moved, which are too few for %d states", r.Load, p.Bytes, r.Jobs)
 			}
 		}
+	}
+	trace, err := os.ReadFile(filepath.Join(dir, "spark-mac-qwen-class-2500-5", "disaggregated-mac.log"))
+	if err != nil || !bytes.Contains(trace, []byte("POST /slots/0?action=restore")) || !bytes.Contains(trace, []byte("$JS.ACK.RELAY")) {
+		t.Errorf("the trace of a decode worker, %d bytes, shows no state that is read, or no acknowledgement: %v", len(trace), err)
 	}
 	table, err := os.ReadFile(filepath.Join(dir, "plans.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"### spark-mac-qwen", "| class-2500 | 5 |", "| alone-1000 | 5 |", "2 classes measured"} {
+	for _, want := range []string{"### spark-mac-qwen", "| class-2500 | 5 |", "| alone-1000 | 5 |", "4 classes measured"} {
 		if !strings.Contains(string(table), want) || !strings.Contains(printed.String(), want) {
 			t.Errorf("the report, or what was printed of it, lacks %q:\n%s", want, table)
 		}

@@ -67,7 +67,7 @@ type engines struct {
 }
 
 func (s *site) startEngines(ctx context.Context, dir string) (*engines, error) {
-	e := &engines{site: s, client: &http.Client{Transport: &http.Transport{}}}
+	e := &engines{site: s, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	for i := range s.Machines {
 		one, err := s.startEngine(ctx, &s.Machines[i], filepath.Join(dir, s.Machines[i].Name))
 		if err != nil {

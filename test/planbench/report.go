@@ -16,10 +16,7 @@ import (
 func printFleet(w io.Writer, f *fleet.Fleet, policies []string, rows []*row) {
 	fmt.Fprintf(w, "\n### %s\n\n%s\n\n", f.Name, f.About)
 	head := []string{"load", "jobs", "bound"}
-	for _, p := range policies {
-		head = append(head, p)
-	}
-	head = append(head, "auto ÷ best other", "moved", "auto's ways", "goals")
+	head = append(append(head, policies...), "auto ÷ best other", "moved", "auto's ways", "goals")
 	line(w, head...)
 	line(w, slices.Repeat([]string{"---"}, len(head))...)
 	for _, r := range rows {
@@ -45,7 +42,11 @@ func printRow(w io.Writer, r *row, policies []string) {
 	if name, best := r.bestOther(); best > 0 && r.seconds(auto) > 0 {
 		ratio = fmt.Sprintf("%.3f (%s)", r.seconds(auto)/best, name)
 	}
-	line(w, append(cells, ratio, strings.Join(moved, " / "), ways, verdict(r.goals()))...)
+	goals := verdict(r.goals())
+	if r.Late > tooLate {
+		goals += fmt.Sprintf(" (disturbed: this machine woke sleepers %.0f ms late)", r.Late.Seconds()*1000)
+	}
+	line(w, append(cells, ratio, strings.Join(moved, " / "), ways, goals)...)
 }
 
 func waysOf(count map[string]int) string {
@@ -91,6 +92,7 @@ type figures struct {
 	Jobs      int             `json:"jobs"`
 	TimeScale float64         `json:"time_scale"`
 	Bound     float64         `json:"bound_seconds"`
+	Late      float64         `json:"late_seconds"` // by which one in a hundred sleepers on this machine was woken too late, or more
 	Policies  []policyFigures `json:"policies"`
 	Goals     []goal          `json:"goals"`
 }
@@ -123,7 +125,7 @@ type pauseTime struct {
 }
 
 func (r *row) figures() figures {
-	f := figures{Fleet: r.Fleet, Load: r.Load, Jobs: r.Jobs, TimeScale: r.TimeScale, Bound: r.Bound, Goals: r.goals()}
+	f := figures{Fleet: r.Fleet, Load: r.Load, Jobs: r.Jobs, TimeScale: r.TimeScale, Bound: r.Bound, Late: r.Late.Seconds(), Goals: r.goals()}
 	for _, o := range r.Outcomes {
 		took := r.seconds(o.Policy)
 		p := policyFigures{Policy: o.Policy, Seconds: took, OfBound: took / r.Bound, Bytes: o.Bytes, Ways: o.Methods, Wrong: o.Wrong}

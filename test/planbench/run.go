@@ -20,8 +20,8 @@ import (
 type options struct {
 	fleetDir, fleets, loads, jobs, policies string
 	timeScale, seconds, sizeScale           float64
-	sequential, text                        bool
-	out, timeline, dir                      string
+	sequential, text, keep                  bool
+	out, timeline, trace, dir               string
 	work                                    io.Writer // what goes on
 }
 
@@ -39,18 +39,18 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, dir := range []string{o.out, o.timeline, o.dir} {
+	for _, dir := range []string{o.out, o.timeline, o.trace, o.dir} {
 		if dir != "" {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return false, err
 			}
 		}
 	}
-	kept := o.dir != ""
+	o.keep = o.dir != ""
 	if o.dir, err = os.MkdirTemp(o.dir, "planbench-"); err != nil {
 		return false, err
 	}
-	if !kept {
+	if !o.keep {
 		defer os.RemoveAll(o.dir)
 	}
 	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{
@@ -89,27 +89,50 @@ func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs
 	for _, l := range c.loads {
 		s := &site{Fleet: f, file: file, programs: programs, timeScale: o.timeScale, sizeScale: o.sizeScale}
 		if s.timeScale == 0 {
-			least, err := bound(f, l.kinds(manyJobs))
+			least, err := bound(f, l.kinds(manyJobs), rough)
 			if err != nil {
 				return rows, err
 			}
 			s.timeScale = o.seconds / least
 		}
-		for _, n := range c.jobs {
-			began := time.Now()
-			r, err := s.measure(ctx, class{l, n}, c.policies, o.sequential, filepath.Join(o.dir, fmt.Sprintf("%s-%s-%d", f.Name, l.Name, n)))
-			if err != nil {
-				return rows, fmt.Errorf("%s, %d jobs: %w", l.Name, n, err)
+		for _, jobs := range rounds(f, c.jobs) {
+			name := fmt.Sprintf("%s-%s-%d", f.Name, l.Name, jobs[0])
+			if o.trace != "" {
+				s.traceDir = filepath.Join(o.trace, name)
+				if err := os.MkdirAll(s.traceDir, 0o755); err != nil {
+					return rows, fmt.Errorf("trace: %w", err)
+				}
 			}
-			rows = append(rows, r)
-			fmt.Fprintf(o.work, "%s (%.0f s) ", f.Name, time.Since(began).Seconds())
-			printRow(o.work, r, c.policies)
-			if err := o.draw(w, r); err != nil {
-				return rows, err
+			began, dir := time.Now(), filepath.Join(o.dir, name)
+			err := s.measure(ctx, l, jobs, c.policies, o.sequential, dir, func(r *row) error {
+				rows = append(rows, r)
+				fmt.Fprintf(o.work, "%s (%.0f s, %.1f ms late) ", f.Name, time.Since(began).Seconds(), 1000*r.Late.Seconds())
+				printRow(o.work, r, c.policies)
+				began = time.Now()
+				return o.draw(w, r)
+			})
+			if err != nil {
+				return rows, fmt.Errorf("%s: %w", l.Name, err)
+			}
+			if !o.keep {
+				if err := os.RemoveAll(dir); err != nil {
+					return rows, fmt.Errorf("remove files of a run: %w", err)
+				}
 			}
 		}
 	}
 	return rows, nil
+}
+
+// rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.
+func rounds(f *fleet.Fleet, jobs []int) (list [][]int) {
+	if !slices.ContainsFunc(f.Machines, func(m fleet.Machine) bool { return m.Slower > 0 }) {
+		return [][]int{jobs}
+	}
+	for _, n := range jobs {
+		list = append(list, []int{n})
+	}
+	return list
 }
 
 // draw shows what the slots did in a row's runs.

@@ -30,19 +30,17 @@ type node struct {
 	x      [][]float64 // by kind and way
 }
 
-const (
-	maxNodes = 100  // of the search for whole jobs; what it has not reached by then counts as it is, which is still a bound
-	exact    = 1e-6 // jobs and seconds
-)
+const exact = 1e-6 // jobs and seconds
 
-// least is the least time until the last resource is done, or any number of at least enough if it is not below that.
-func (p *problem) least(enough float64) (float64, error) {
+// least is the least time until the last resource is done, or any number of at least enough if it is not below that. The search for whole jobs takes so many
+// nodes at most: what it has not reached by then counts as it is, which is still a bound.
+func (p *problem) least(enough float64, nodesAtMost int) (float64, error) {
 	root, err := p.relaxed(nil)
 	if err != nil {
 		return 0, err
 	}
 	open := nodes{root}
-	for range maxNodes {
+	for range nodesAtMost {
 		best := open[0]
 		if best.t >= enough {
 			break

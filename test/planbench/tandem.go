@@ -26,6 +26,8 @@ type tandem struct {
 	nats    *host.NATS
 	workers []*host.Process
 	links   []*tap.Tap // one for each prefill machine
+	taps    []*tap.Tap // these and all others
+	traces  []*trace
 }
 
 // start starts NATS and the workers, and returns when all of them are ready for jobs and known to one another.
@@ -86,8 +88,12 @@ func (t *tandem) startWorker(e *pacedEngine) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("start worker of %s: %w", m.Name, err)
 	}
+	nats, engine, err := t.wires(e)
+	if err != nil {
+		return err
+	}
 	args := []string{
-		"--nats", t.nats.URL(), "--model", t.Model, "--machine", m.Name, "--engine", "llamacpp", "--engine-url", e.url, "--slot-dir", e.slotDir,
+		"--nats", nats, "--model", t.Model, "--machine", m.Name, "--engine", "llamacpp", "--engine-url", engine, "--slot-dir", e.slotDir,
 		"--slots", strconv.Itoa(m.Slots), "--state-dir", dir, "--http", "127.0.0.1:0", "--log-format", "text",
 	}
 	if m.Role == string(jobs.RolePrefill) {
@@ -96,7 +102,7 @@ func (t *tandem) startWorker(e *pacedEngine) error {
 			return err
 		}
 		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		link, err := tap.ListenRaw(at)
+		link, err := t.tapped(tap.ListenRaw(at))
 		if err != nil {
 			return err
 		}
@@ -119,8 +125,11 @@ func (t *tandem) stop() error {
 	for _, w := range t.workers {
 		w.Kill()
 	}
-	for _, l := range t.links {
+	for _, l := range t.taps {
 		errs = append(errs, l.Close(), l.Err())
+	}
+	for _, trace := range t.traces {
+		errs = append(errs, trace.close())
 	}
 	if t.nats != nil {
 		t.nats.Kill()
@@ -144,7 +153,7 @@ func (t *tandem) run(ctx context.Context, list []job) (*outcome, error) {
 		return nil, err
 	}
 	before := t.carried()
-	b, err := t.submit(ctx, "run", t.plan, list)
+	b, err := t.submit(ctx, fmt.Sprintf("run-%d", len(list)), t.plan, list)
 	if err != nil {
 		return nil, err
 	}

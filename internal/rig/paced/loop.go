@@ -237,7 +237,9 @@ func (l *loop) generate(t *task, d time.Duration, busy int) {
 			break
 		}
 		t.credit -= takes
-		t.report.generated++
+		if t.report.generated++; t.report.generated == 1 && t.answer.tokens > 1 {
+			t.began = l.now - t.credit
+		}
 	}
 	switch n := t.report.generated; {
 	case n == t.answer.tokens:

@@ -32,7 +32,7 @@ type task struct {
 	number uint64        // in the order in which slots were given
 	done   int           // tokens of the prompt
 	credit time.Duration // spent on the next token
-	began  time.Duration // its prompt or move, then its answer
+	began  time.Duration // its prompt or move, then its answer, from whose first token on the engine counts
 	report report
 }
 

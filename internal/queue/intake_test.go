@@ -1,0 +1,228 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// planned asks for plan auto.
+func planned(j *jobs.Job) { j.Plan = jobs.PlanAuto }
+
+// An interactive job that comes while a batch job is done whole takes its slot, in a worker of either role. The batch job is done again, unblamed.
+func TestPreempt(t *testing.T) {
+	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			began := make(chan string, 10)
+			var mu sync.Mutex
+			var order []string
+			first := true
+			run := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+				mu.Lock()
+				order = append(order, string(task.Job.Class))
+				hold := task.Job.Class == jobs.Batch && first
+				first = first && !hold
+				mu.Unlock()
+				if hold {
+					task.Yields()
+					began <- task.Job.ID
+					<-ctx.Done()
+					return jobs.Outcome{}, context.Cause(ctx)
+				}
+				if task.Attempt != 1 {
+					t.Errorf("attempt %d, want no blame", task.Attempt)
+				}
+				o, err := answer(ctx, task)
+				o.Result.Method, o.Result.Attempts = jobs.MethodLocal, jobs.Attempts{Prefill: task.Attempt}
+				return o, err
+			}
+			send := r.submit
+			if role == jobs.RolePrefill {
+				r.prefilling(r.prepare(jobs.RolePrefill, 1, run))
+			} else {
+				r.idlePrefill()
+				r.start(jobs.RoleDecode, 1, run)
+				send = r.relay
+			}
+			batch, urgent := testJob(jobs.Batch), testJob(jobs.Interactive)
+			send(batch)
+			<-began
+			send(urgent)
+			for _, res := range r.results(batch, urgent) {
+				if res.Status != jobs.Succeeded {
+					t.Errorf("%s: %+v", res.Status, res.Error)
+				}
+			}
+			if want := []string{"batch", "interactive", "batch"}; !slices.Equal(order, want) {
+				t.Errorf("order %q, want %q", order, want)
+			}
+		})
+	}
+}
+
+// taker answers what a worker asks about the backlog, and remembers it.
+type taker struct {
+	mu     sync.Mutex
+	choose func(jobs.Backlog) jobs.Choice
+	asked  []jobs.Backlog
+}
+
+func (k *taker) next(b jobs.Backlog) jobs.Choice {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = append(k.asked, b)
+	return k.choose(b)
+}
+
+func (k *taker) set(choose func(jobs.Backlog) jobs.Choice) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.choose = choose
+}
+
+func (k *taker) times() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.asked)
+}
+
+func take(jobs.Backlog) jobs.Choice  { return jobs.Choice{Take: true, Why: "because"} }
+func leave(jobs.Backlog) jobs.Choice { return jobs.Choice{Again: 10 * time.Millisecond} }
+
+// A decode worker takes a job of plan auto from the intake if that is chosen, and no other job, as long as a prefill worker lives.
+func TestDecodeTakesWholeRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hold := make(chan struct{})
+	r.startPrefill(1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return jobs.Outcome{}, context.Cause(ctx)
+		}
+		return passOn(ctx, task)
+	})
+	k := &taker{choose: leave}
+	tasks := make(chan *jobs.Task, 10)
+	decode := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		tasks <- task
+		return answer(ctx, task)
+	}, func(c *WorkerConfig) { c.Next = k.next })
+	busy := testJob(jobs.Batch)
+	r.submit(busy) // which keeps the prefill worker busy
+	r.eventually("the prefill worker is busy", func() bool { return r.unacknowledged(jobs.RolePrefill) == 1 })
+
+	auto, other := testJob(jobs.Batch, planned), testJob(jobs.Batch)
+	r.submit(auto)
+	r.eventually("it was asked", func() bool { return k.times() > 2 })
+	if len(tasks) > 0 {
+		t.Fatal("it took a job that it was to leave")
+	}
+	k.set(take)
+	if res := r.result(auto); res.Decision != "because" && res.Status != jobs.Succeeded {
+		t.Errorf("%s: %q", res.Status, res.Decision)
+	}
+	got := <-tasks
+	if got.Job.ID != auto.ID || got.Stage != jobs.StageDecode || !got.Intake || got.Handover.Decision != "because" || got.Handover.Reason != "" {
+		t.Errorf("task %+v, hand-over %+v", got, got.Handover)
+	}
+	asked := k.times()
+	r.submit(other) // not of plan auto
+	decode.Changed()
+	r.remains("one job in the intake beside that at work", 300*time.Millisecond, func() bool { return r.waiting(StreamIntake) == 2 })
+	if n := k.times(); n != asked {
+		t.Errorf("it was asked %d times about a job that is not of plan auto", n-asked)
+	}
+	close(hold)
+	r.results(busy, other, auto)
+}
+
+// A prefill worker takes jobs of plan auto beyond what its gate lets pass, if that is chosen, and leaves them if not; others wait for the gate.
+func TestPrefillChooses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k := &taker{choose: take}
+	prefill := r.prepare(jobs.RolePrefill, 1, passOn, func(c *WorkerConfig) { c.Next = k.next })
+	hold := make(chan struct{})
+	r.beginPrefill(prefill)
+	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return jobs.Outcome{}, context.Cause(ctx)
+		}
+		return answer(ctx, task)
+	})
+	auto := several(6, jobs.Batch)
+	for _, j := range auto {
+		planned(j)
+	}
+	r.submit(auto[:5]...)
+	r.eventually("five jobs at decode", func() bool { return r.waiting(StreamRelay) == 5 }) // the gate closes at two
+	k.set(leave)
+	asked := k.times()
+	r.submit(auto[5])
+	r.eventually("it was asked", func() bool { return k.times() > asked+2 })
+	if n := r.waiting(StreamIntake); n != 1 {
+		t.Errorf("%d jobs in the intake, want the one that was left", n)
+	}
+	k.set(take)
+	r.eventually("six jobs at decode", func() bool { return r.waiting(StreamRelay) == 6 })
+	plain := testJob(jobs.Batch)
+	r.asking(jobs.RolePrefill, 1) // for interactive jobs
+	r.submit(plain)
+	r.remains("a job that waits for the gate", 300*time.Millisecond, func() bool { return r.waiting(StreamIntake) == 1 })
+	close(hold)
+	r.results(append(auto, plain)...)
+}
+
+// The first job of a class says what follows it.
+func TestFollowing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var behind []int
+	var mu sync.Mutex
+	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		behind = append(behind, task.Behind)
+		return passOn(ctx, task)
+	})
+	r.prefilling(prefill)
+	one, two := testJob(jobs.Batch, func(j *jobs.Job) { j.Following = 40 }), testJob(jobs.Batch)
+	r.submit(one)
+	r.result(one)
+	r.submit(two)
+	r.result(two)
+	if want := []int{40, 0}; !slices.Equal(behind, want) {
+		t.Errorf("jobs behind: %d, want %d", behind, want)
+	}
+}
+
+// A job that is left to others is taken all the same when nobody comes for it.
+func TestDeclineEnds(t *testing.T) {
+	w := &Worker{cfg: WorkerConfig{Next: leave}, fleet: newFleet(testModel, Timing{}, time.Now())}
+	i := &intake{w: w}
+	defer i.stop()
+	b := jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}
+	if i.choose(b).Take {
+		t.Error("taken at once")
+	}
+	i.until = time.Now().Add(-time.Second)
+	if !i.choose(b).Take {
+		t.Error("left for ever")
+	}
+	if i.choose(jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
+		t.Error("the next one is taken at once")
+	}
+	if !errors.Is(jobs.ErrPreempted, jobs.ErrPreempted) || jobs.Classify(jobs.ErrPreempted) != jobs.HandBack {
+		t.Error("a job that gave way is blamed")
+	}
+}

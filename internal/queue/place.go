@@ -1,0 +1,91 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tandem/internal/jobs"
+)
+
+// place has a job handled if a slot is still free for it, or if it may wait for one, and else gives it to others at once: somebody
+// may have taken the slot since it was asked for, or two consumers may have delivered at the same time.
+func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
+	d := &delivery{
+		arrival: a, w: w, log: w.log.With("subject", a.msg.Subject), reconnects: w.c.nc.Stats().Reconnects,
+		seat: seat{release: func() {}, tried: func() {}},
+	}
+	if !w.admit(ctx, d) {
+		w.deliveries.Go(func() { d.handBack(publishing) })
+		return
+	}
+	end, once := w.intake.begin(), new(sync.Once)
+	d.counted = func(handed bool) { once.Do(func() { end(handed) }) }
+	w.deliveries.Go(func() {
+		defer func() {
+			d.release()
+			d.tried()
+		}()
+		w.handle(publishing, tasks, d)
+	})
+}
+
+// admit gives a delivery a slot, or a turn if none is free for it; or it has no place here.
+func (w *Worker) admit(ctx context.Context, d *delivery) bool {
+	same, before := w.line.counts(d.from)
+	free, _ := w.cfg.Slots.Idle()
+	if free <= before && w.mayWait(d.from, same) {
+		if w.able(ctx) != nil {
+			return false
+		}
+		d.turn = w.line.join(ctx, d.from)
+		if d.from.class() == jobs.Interactive {
+			w.preempt()
+		}
+		return true
+	}
+	if free <= before && before > 0 {
+		return false // others wait for the next slot
+	}
+	var err error
+	d.seat, err = w.seat(ctx)
+	return err == nil
+}
+
+// grace is for what is there in a moment: a slot, or the word that the engine can work.
+const grace = 5 * time.Millisecond
+
+// able returns an error if no job can begin now: the worker pauses or is being stopped, or the engine cannot work.
+func (w *Worker) able(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if _, err := w.breaker.wait(soon); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.cfg.Ready(soon)
+}
+
+// seat takes a slot for a job that begins now. Only dispatch's goroutine does, so that after a pause one job is tried.
+func (w *Worker) seat(ctx context.Context) (seat, error) {
+	none := seat{release: func() {}, tried: func() {}}
+	if err := w.able(ctx); err != nil {
+		return none, err
+	}
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	release, err := w.cfg.Slots.Acquire(soon)
+	if err != nil {
+		return none, err
+	}
+	w.load.changed()
+	return seat{
+		release: sync.OnceFunc(func() {
+			release()
+			w.load.changed()
+		}),
+		tried: w.breaker.begin(),
+	}, nil
+}
