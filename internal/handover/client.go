@@ -94,7 +94,7 @@ type Fetched struct {
 	Moved    int64         // bytes that went over the network for it
 	Rows     string        // name of its rows that others have too; empty if it is not known, or has none
 	Rebuilt  bool          // it was put together from these, which were here, and the rest
-	Odd      bool          // that was tried, and came to nothing
+	Failed   bool          // that failed, and the whole was fetched
 	Duration time.Duration // of the transfer, until the digest was compared
 	Waited   time.Duration // of that, for the next bytes to come
 	Resumed  int           // times that it was broken and went on
@@ -135,7 +135,7 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 		return Fetched{}, err
 	}
 	return Fetched{
-		Path: target.path(), Bytes: s.Bytes, Moved: t.moved, Rows: t.name, Rebuilt: t.base != nil, Odd: t.odd,
+		Path: target.path(), Bytes: s.Bytes, Moved: t.moved, Rows: t.name, Rebuilt: t.base != nil, Failed: t.failed,
 		Duration: time.Since(start), Waited: t.waited, Resumed: t.resumed,
 	}, nil
 }

@@ -15,7 +15,7 @@
 //
 // A receiver that has rows of that name fetches the rest and puts the two together. Either side computes the name of the rows themselves, the
 // receiver of rows that were part of a state whose digest was right. It chooses, and proves nothing: what was put together is used only
-// if its size and digest are right, as if it had come whole. If anything about it is odd, the whole is fetched.
+// if its size and digest are right, as if it had come whole. If any of that fails, the whole is fetched.
 //
 // The URL ends in /state/ and 128 random bits. Every request carries "Authorization: Bearer <token>", which is valid for
 // this state alone. A wrong token, an unknown or a forgotten state and any other path are answered by the same 404. Nothing

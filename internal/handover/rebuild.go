@@ -8,7 +8,7 @@ import (
 	"tandem/internal/jobs"
 )
 
-// run fetches the state: only what is new of it, if the rows of its prefix are here, and else the whole. Whatever is odd about the rows, the
+// run fetches the state: only what is new of it, if the rows of its prefix are here, and else the whole. If that fails in any way, the
 // whole travels; and either way it is the SHA-256 of the whole that says whether it is the state.
 func (t *transfer) run(ctx context.Context) error {
 	p, err := t.askPrefix(ctx)
@@ -25,7 +25,7 @@ func (t *transfer) run(ctx context.Context) error {
 	}
 	if found != nil {
 		defer t.client.bases.giveBack(found)
-		if err := t.rebuild(ctx, p, found); err == nil || !t.odd {
+		if err := t.rebuild(ctx, p, found); err == nil || !t.failed {
 			return err
 		}
 		return t.pull(ctx)
@@ -61,7 +61,7 @@ func (t *transfer) askPrefix(ctx context.Context) (*prefix, error) {
 	case hopeless(err):
 		return nil, err
 	case err != nil:
-		t.strange(err)
+		t.notRebuilt(err)
 		return nil, nil
 	}
 	return p, nil
@@ -75,11 +75,11 @@ func (t *transfer) rebuild(ctx context.Context, p *prefix, found *base) error {
 	if err == nil || ctx.Err() != nil || hopeless(err) {
 		return err
 	}
-	t.strange(err)
+	t.notRebuilt(err)
 	t.client.bases.drop(found)
 	t.rows, t.base, t.rest = nil, nil, nil
 	if resetErr := t.target.reset(); resetErr != nil {
-		t.odd = false
+		t.failed = false
 		return resetErr
 	}
 	return err
@@ -94,8 +94,8 @@ func hopeless(err error) bool {
 // refusedPart is the failure of a sender that answers, but not with the part that was asked for: the whole may be there all the same.
 func refusedPart(err error) error { return jobs.HandoverErrorf(jobs.FailNotFound, "%w", err) }
 
-// strange notes that the whole state has to travel although only a part should.
-func (t *transfer) strange(why error) {
-	t.odd = true
+// notRebuilt notes that the whole state has to travel although only a part should.
+func (t *transfer) notRebuilt(why error) {
+	t.failed = true
 	t.client.log.Warn("the shared part of a KV state was of no use, and all of it is fetched", "from", t.url.Host, "error", why)
 }

@@ -1,15 +1,11 @@
 package handover
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,17 +84,17 @@ func (h *halves) fetch(t *testing.T, state *jobs.State, content []byte) Fetched 
 }
 
 // wantMoved checks what went over the network.
-func wantMoved(t *testing.T, got Fetched, rebuilt, odd bool) {
+func wantMoved(t *testing.T, got Fetched, rebuilt, failed bool) {
 	t.Helper()
 	least, most := got.Bytes, got.Bytes
 	switch {
 	case rebuilt:
 		least, most = got.Bytes-testRows, got.Bytes-testRows
-	case odd: // both the rest and the whole may have travelled
+	case failed: // both the rest and the whole may have travelled
 		most = 2*got.Bytes - testRows + 1
 	}
-	if got.Moved < least || got.Moved > most || got.Rebuilt != rebuilt || got.Odd != odd {
-		t.Errorf("%d bytes of %d moved, rebuilt %t, odd %t; want %d to %d, %t and %t", got.Moved, got.Bytes, got.Rebuilt, got.Odd, least, most, rebuilt, odd)
+	if got.Moved < least || got.Moved > most || got.Rebuilt != rebuilt || got.Failed != failed {
+		t.Errorf("%d bytes of %d moved, rebuilt %t, failed %t; want %d to %d, %t and %t", got.Moved, got.Bytes, got.Rebuilt, got.Failed, least, most, rebuilt, failed)
 	}
 }
 
@@ -184,114 +180,6 @@ func TestRebuildIsResumed(t *testing.T) {
 			t.Errorf("cut at %v: resumed %d times on %d connections", cuts, got.Resumed, l.connections())
 		}
 	}
-}
-
-// Whatever the sender says of the rows, or sends in place of the rest, the whole state travels and is right.
-func TestOddPrefixes(t *testing.T) {
-	instead := func(of string, answer func(w http.ResponseWriter)) func(http.ResponseWriter, *http.Request, http.Handler) {
-		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if strings.HasSuffix(r.URL.Path, "/"+of) {
-				answer(w)
-				return
-			}
-			next.ServeHTTP(w, r)
-		}
-	}
-	says := func(text string) func(http.ResponseWriter, *http.Request, http.Handler) {
-		return instead(wantPrefix, func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) })
-	}
-	changed := func(of string, change func([]byte) []byte) func(http.ResponseWriter, *http.Request, http.Handler) {
-		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			rec := httptest.NewRecorder()
-			next.ServeHTTP(rec, r)
-			content := rec.Body.Bytes()
-			if strings.HasSuffix(r.URL.Path, "/"+of) {
-				content = change(content)
-			}
-			w.WriteHeader(rec.Code)
-			_, _ = w.Write(content)
-		}
-	}
-	parts := func(change func(*prefix)) func(http.ResponseWriter, *http.Request, http.Handler) {
-		return changed(wantPrefix, func(b []byte) []byte {
-			var p prefix
-			if err := json.Unmarshal(b, &p); err != nil {
-				t.Error(err)
-			}
-			change(&p)
-			b, _ = json.Marshal(p)
-			return b
-		})
-	}
-	name := strings.Repeat("0", 64)
-	for _, tt := range []struct {
-		name  string
-		odd   bool
-		spoil func(w http.ResponseWriter, r *http.Request, next http.Handler)
-	}{
-		{"no prefix", true, instead(wantPrefix, func(w http.ResponseWriter) { w.WriteHeader(404) })},
-		{"error", true, instead(wantPrefix, func(w http.ResponseWriter) { w.WriteHeader(500) })},
-		{"redirect", true, instead(wantPrefix, func(w http.ResponseWriter) {
-			w.Header().Set("Location", "http://127.0.0.1:1/")
-			w.WriteHeader(302)
-		})},
-		{"not known yet", false, instead(wantPrefix, func(w http.ResponseWriter) { w.WriteHeader(202) })},
-		{"nothing", true, says("")},
-		{"no JSON", true, says("rows")},
-		{"endless", true, says(strings.Repeat("[", mostPrefix+1))},
-		{"no rows", true, says(`{"name":"` + name + `"}`)},
-		{"no name", true, parts(func(p *prefix) { p.Name = "" })},
-		{"overlapping", true, parts(func(p *prefix) { p.Rows[1].Offset = p.Rows[0].Offset + p.Rows[0].Bytes - 1 })},
-		{"backwards", true, parts(func(p *prefix) { p.Rows[0], p.Rows[1] = p.Rows[1], p.Rows[0] })},
-		{"beyond the end", true, parts(func(p *prefix) { p.Rows[testLayers-1].Bytes += testOwn + 1 })},
-		{"far beyond the end", true, parts(func(p *prefix) { p.Rows[testLayers-1].Bytes = 1<<63 - 1 })},
-		{"before the beginning", true, parts(func(p *prefix) { p.Rows[0].Offset = -1 })},
-		{"empty", true, parts(func(p *prefix) { p.Rows[0].Bytes = 0 })},
-		{"all of it", true, parts(func(p *prefix) { p.Rows = []jobs.Span{{Bytes: testRows + testLayers*(testOwn+12) + 1006}} })},
-		{"many", true, parts(func(p *prefix) { p.Rows = make([]jobs.Span, mostRows+1) })},
-		{"one byte early", true, parts(func(p *prefix) { p.Rows[0].Offset-- })},
-		{"one byte less", true, parts(func(p *prefix) { p.Rows[0].Bytes-- })},
-		{"another name", false, parts(func(p *prefix) { p.Name = name })},
-		{"no rest", true, instead(wantRest, func(w http.ResponseWriter) { w.WriteHeader(404) })},
-		{"not the rest", true, instead(wantRest, func(w http.ResponseWriter) { w.WriteHeader(503) })},
-		{"a range of the rest", true, instead(wantRest, func(w http.ResponseWriter) { w.WriteHeader(206) })},
-		{"rest cut", true, changed(wantRest, func(b []byte) []byte { return b[:len(b)-1] })},
-		{"rest with more", true, changed(wantRest, func(b []byte) []byte { return append(b, 0) })},
-		{"rest with another byte", true, changed(wantRest, flip(5000))},
-		{"rest of another file", true, changed(wantRest, func(b []byte) []byte { return make([]byte, len(b)) })},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			h := newHalves(t)
-			state, content := offerLayered(t, h.server, "one", 1, 10)
-			wantMoved(t, h.fetch(t, state, content), false, false)
-			state, content = offerLayered(t, h.server, "two", 1, 20)
-			spoilt := behind(t, h.server, state, tt.spoil)
-			wantMoved(t, h.fetch(t, spoilt, content), false, tt.odd)
-			if log := h.book.String(); strings.Contains(log, "WARN") != (tt.odd || tt.name == "another name") {
-				t.Errorf("want a warning: %t; log: %s", tt.odd, log)
-			}
-			wantSecret(t, h.book.String(), spoilt)
-		})
-	}
-}
-
-// When neither what is put together nor the whole is right, nothing is used.
-func TestNothingIsRight(t *testing.T) {
-	h := newHalves(t)
-	state, content := offerLayered(t, h.server, "one", 1, 10)
-	h.fetch(t, state, content)
-	state, _ = offerLayered(t, h.server, "two", 1, 20)
-	spoilt := behind(t, h.server, state, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		rec := httptest.NewRecorder()
-		next.ServeHTTP(rec, r)
-		b := rec.Body.Bytes()
-		if !strings.HasSuffix(r.URL.Path, "/"+wantPrefix) && !strings.HasSuffix(r.URL.Path, "/"+wantDigest) {
-			b[len(b)-1] ^= 1
-		}
-		_, _ = w.Write(b)
-	})
-	_, err := h.client.Fetch(t.Context(), spoilt, h.dir, "x-", nil)
-	wantFailure(t, err, jobs.FailDigest, spoilt, h.dir)
 }
 
 // Of many at once that begin alike, one fetches all of its state, and the others what is new.
@@ -389,72 +277,5 @@ func TestBasesHaveNoNames(t *testing.T) {
 	wantFailure(t, err, jobs.FailDisk, state, h.dir)
 	if n := len(h.client.bases.held); n != 0 {
 		t.Errorf("%d bases take up room that a state needs", n)
-	}
-}
-
-func TestOfferOfOddRows(t *testing.T) {
-	s := newServer(t, ServerConfig{})
-	path := filepath.Join(t.TempDir(), "state")
-	writeNoise(t, path, 100)
-	for _, rows := range [][]jobs.Span{{{Offset: 0, Bytes: 100}}, {{Offset: 50, Bytes: 51}}, {{Offset: 10, Bytes: 5}, {Offset: 14, Bytes: 1}}} {
-		if _, err := s.Offer("job", path, rows...); err == nil {
-			t.Errorf("%v was offered", rows)
-		}
-	}
-	if n, _ := s.Held(); n != 0 {
-		t.Errorf("%d states are held", n)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
-	state, err := s.Offer("job", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, below := range []string{wantPrefix, wantRest} { // of a state without such rows
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, state.URL+"/"+below, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+state.Token)
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: status %d", below, resp.StatusCode)
-		}
-	}
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-}
-
-// Names of rows: of the bytes and how they are cut, wherever they lie.
-func TestNamesOfRows(t *testing.T) {
-	content, rows := layered(1, 2, 3, 1000, 50)
-	name := func(content []byte, rows []jobs.Span) string {
-		var copied bytes.Buffer
-		n, err := copyRows(t.Context(), &copied, bytes.NewReader(content), rows)
-		if err != nil || int64(copied.Len()) != sum(rows) {
-			t.Fatal(copied.Len(), err)
-		}
-		return n
-	}
-	first := name(content, rows)
-	if other, at := layered(1, 3, 3, 1000, 77); name(other, at) != first {
-		t.Error("equal rows have two names")
-	}
-	for _, at := range []int64{rows[0].Offset, rows[1].Offset + 500, rows[2].Offset + 999} {
-		other := bytes.Clone(content)
-		other[at] ^= 1
-		if name(other, rows) == first {
-			t.Errorf("rows that differ at %d have one name", at)
-		}
-	}
-	if name(content, rows[:2]) == first {
-		t.Error("fewer rows have the same name")
-	}
-	if _, err := copyRows(t.Context(), io.Discard, bytes.NewReader(content[:2000]), rows); err == nil {
-		t.Error("rows of a file that was cut have a name")
 	}
 }

@@ -43,7 +43,7 @@ type transfer struct {
 	name    string        // of the rows
 	moved   int64         // bytes that were sent
 	waited  time.Duration // for them
-	odd     bool          // what was put together was not the state
+	failed  bool          // not only what is new could be fetched
 }
 
 // brokenError is a transfer that may go on where it broke.

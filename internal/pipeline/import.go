@@ -180,7 +180,7 @@ func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine
 		if f := m.file; !f.Rebuilt || 2*f.Waited > f.Duration { // else it is the digest that took the time, and says nothing of the link
 			s.rates.ObserveLink(machineOf(t.Handover.Prefill.Server), f.Moved, m.transfer)
 		}
-		s.observe.StateFetched(m.file.Bytes, m.file.Moved, m.file.Rebuilt, m.file.Odd)
+		s.observe.StateFetched(m.file.Bytes, m.file.Moved, m.file.Rebuilt, m.file.Failed)
 	}
 	outcome := jobs.Failure("")
 	if failed != nil {

@@ -83,8 +83,8 @@ type Observer interface {
 	// StateSaved is told how long writing a state took.
 	StateSaved(d time.Duration)
 	// StateFetched is told of a state that arrived: its size, and what of it went over the network. It was rebuilt if rows of it were here
-	// already, and odd if that came to nothing.
-	StateFetched(bytes, moved int64, rebuilt, odd bool)
+	// already; if that failed, the whole was fetched.
+	StateFetched(bytes, moved int64, rebuilt, failed bool)
 	// HandoverEnded is told what a hand-over that was meant to be came to: used if there is no failure. What
 	// did not happen took no time.
 	HandoverEnded(f jobs.Failure, transfer, restore time.Duration)

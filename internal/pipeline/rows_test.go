@@ -38,7 +38,7 @@ func TestRebuiltState(t *testing.T) {
 			"(200 MB, saved in 27 ms, 80 MB of it moved in 80 ms at 1.0 GB/s, read"},
 		{"rebuilt on a fast link", func(f *handover.Fetched) { f.Moved, f.Rebuilt, f.Waited = 80e6, true, 30*time.Millisecond }, 0,
 			"80 MB of it moved"},
-		{"odd", func(f *handover.Fetched) { f.Moved, f.Odd = 280e6, true }, 3.5e9, "(200 MB, saved in 27 ms, moved in 80 ms at 3.5 GB/s, read"},
+		{"failed", func(f *handover.Fetched) { f.Moved, f.Failed = 280e6, true }, 3.5e9, "(200 MB, saved in 27 ms, moved in 80 ms at 3.5 GB/s, read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
@@ -50,7 +50,7 @@ func TestRebuiltState(t *testing.T) {
 			}
 			want := handover.Fetched{Moved: 200e6}
 			tt.change(&want)
-			if h := o.Result.Handover; h.Bytes != 200e6 || h.MovedBytes != want.Moved || r.counted.bytes != want.Moved || r.counted.rebuilt != want.Rebuilt || r.counted.odd != want.Odd {
+			if h := o.Result.Handover; h.Bytes != 200e6 || h.MovedBytes != want.Moved || r.counted.bytes != want.Moved || r.counted.rebuilt != want.Rebuilt || r.counted.failed != want.Failed {
 				t.Errorf("report %+v, counted %+v; want %d bytes moved", h, r.counted, want.Moved)
 			}
 			if got := r.rates.Snapshot().LinkBytesPerSecond["spark/1"]; got != tt.link {

@@ -87,13 +87,13 @@ type counted struct {
 	ended []jobs.Failure
 	bytes int64
 
-	rebuilt, odd bool
+	rebuilt, failed bool
 }
 
 func (c *counted) StateSaved(d time.Duration) { c.saved = append(c.saved, d) }
-func (c *counted) StateFetched(_, moved int64, rebuilt, odd bool) {
+func (c *counted) StateFetched(_, moved int64, rebuilt, failed bool) {
 	c.bytes += moved
-	c.rebuilt, c.odd = c.rebuilt || rebuilt, c.odd || odd
+	c.rebuilt, c.failed = c.rebuilt || rebuilt, c.failed || failed
 }
 func (c *counted) HandoverEnded(f jobs.Failure, _, _ time.Duration) { c.ended = append(c.ended, f) }
 

@@ -73,7 +73,7 @@ func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
 		handovers:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("handovers_total", "KV states that were meant to be handed over, by what came of it: used, or why not. Those that were never offered show at the prefill worker, the others at the decode worker.")), []string{"outcome"}),
 		moved:      prometheus.NewCounter(prometheus.CounterOpts(opts("handover_bytes_total", "Bytes of KV states that went over the network."))),
 		states:     prometheus.NewCounter(prometheus.CounterOpts(opts("handover_state_bytes_total", "Sizes of the KV states fetched: more than went over the network if rows of shared prefixes were here."))),
-		rebuilt:    prometheus.NewCounterVec(prometheus.CounterOpts(opts("handover_rebuilt_total", "KV states that were put together from rows that were here and the rest, by what came of it: used, or odd, and then the whole travelled.")), []string{"outcome"}),
+		rebuilt:    prometheus.NewCounterVec(prometheus.CounterOpts(opts("handover_rebuilt_total", "KV states that were put together from rows that were here and the rest, by what came of it: used; or failed, and then the whole was fetched.")), []string{"outcome"}),
 		saving:     span("handover_save_seconds", "Time in which the engine wrote a KV state."),
 		moving:     span("handover_transfer_seconds", "Time in which a KV state was fetched and verified."),
 		restoring:  span("handover_restore_seconds", "Time in which the engine read a KV state."),
@@ -140,14 +140,14 @@ func (m *Metrics) promptTokens(cached, computed int) {
 func (m *Metrics) StateSaved(d time.Duration) { m.saving.Observe(d.Seconds()) }
 
 // StateFetched counts a KV state that arrived.
-func (m *Metrics) StateFetched(bytes, moved int64, rebuilt, odd bool) {
+func (m *Metrics) StateFetched(bytes, moved int64, rebuilt, failed bool) {
 	m.states.Add(float64(bytes))
 	m.moved.Add(float64(moved))
 	if rebuilt {
 		m.rebuilt.WithLabelValues("used").Inc()
 	}
-	if odd {
-		m.rebuilt.WithLabelValues("odd").Inc()
+	if failed {
+		m.rebuilt.WithLabelValues("failed").Inc()
 	}
 }
 

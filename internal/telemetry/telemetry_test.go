@@ -71,7 +71,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		`tandem_handover_bytes_total{` + who + `role="decode"} 2.5e+09`,
 		`tandem_handover_state_bytes_total{` + who + `role="decode"} 3e+09`,
 		`tandem_handover_rebuilt_total{` + who + `outcome="used",role="decode"} 1`,
-		`tandem_handover_rebuilt_total{` + who + `outcome="odd",role="decode"} 1`,
+		`tandem_handover_rebuilt_total{` + who + `outcome="failed",role="decode"} 1`,
 		`tandem_handover_save_seconds_count{` + who + `role="decode"} 1`,
 		`tandem_handover_transfer_seconds_count{` + who + `role="decode"} 2`,
 		`tandem_handover_restore_seconds_count{` + who + `role="decode"} 1`,
