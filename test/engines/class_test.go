@@ -116,7 +116,7 @@ func TestClass(t *testing.T) {
 	const students, slots = 40, 2
 	shapes := []tinymodel.Shape{tinymodel.GPTOSS}
 	if whole() {
-		shapes = []tinymodel.Shape{tinymodel.Llama, tinymodel.Qwen3MoE, tinymodel.GPTOSS}
+		shapes = tinymodel.Shapes()
 	}
 	for _, shape := range shapes {
 		t.Run(string(shape), func(t *testing.T) {
