@@ -48,20 +48,17 @@ func newBases(budget int64, age time.Duration, log *slog.Logger) *bases {
 	return b
 }
 
-// nobody is a turn that was not given.
-func nobody() {}
-
-// take returns the base of this name, which must be given back. If there is none and nobody fetches one, whoever asks has the turn: it
+// take returns the base of this name, which must be given back. If there is none and nobody fetches one, whoever asks has the turn to: it
 // fetches a whole state, and others of the same prefix wait for it, since two whole ones at once take as long. The turn ends when it is
-// called. If that came to nothing, those who waited have neither base nor turn, and fetch whole states.
+// called; it is nil for whoever does not have it. If that came to nothing, those who waited have neither base nor turn, and fetch whole states.
 func (b *bases) take(ctx context.Context, p *prefix, progress func()) (found *base, turn func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if found := b.use(p.Name); found != nil {
-		return found, nobody, nil
+		return found, nil, nil
 	}
 	if sum(p.Rows) > b.budget || time.Since(b.failed) < b.age {
-		return nil, nobody, nil
+		return nil, nil, nil
 	}
 	coming := b.coming[p.Name]
 	if coming == nil {
@@ -77,7 +74,7 @@ func (b *bases) take(ctx context.Context, p *prefix, progress func()) (found *ba
 	b.mu.Unlock()
 	err = wait(ctx, coming, progress)
 	b.mu.Lock()
-	return b.use(p.Name), nobody, err
+	return b.use(p.Name), nil, err
 }
 
 // wait waits for the end of another transfer, which does not go on for ever without progress.

@@ -30,15 +30,19 @@ func (t *transfer) run(ctx context.Context) error {
 		}
 		return t.pull(ctx)
 	}
-	err = t.pull(ctx)
-	if err == nil {
-		if file, openErr := t.target.written(); openErr == nil {
-			t.client.bases.keep(p, file, t.target.dir, t.target.prefix, t.state.Bytes, turn)
-			return nil
-		}
+	if turn == nil {
+		return t.pull(ctx)
 	}
-	turn()
-	return err
+	if err := t.pull(ctx); err != nil {
+		turn()
+		return err
+	}
+	if file, err := t.target.written(); err == nil {
+		t.client.bases.keep(p, file, t.target.dir, t.target.prefix, t.state.Bytes, turn)
+	} else {
+		turn() // without rows for the next ones; the state is there
+	}
+	return nil
 }
 
 // askPrefix asks where the rows are that other states have too; nil if they are not known, or of no use here. An error is one that the

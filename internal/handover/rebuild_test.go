@@ -121,6 +121,16 @@ func TestOnlyWhatIsNewTravels(t *testing.T) {
 	if got.Moved != got.Bytes {
 		t.Errorf("%+v; want only the state", got)
 	}
+	small := newClient(t, ClientConfig{Bases: testRows - 1})
+	for range 2 {
+		got, err := small.Fetch(t.Context(), state, t.TempDir(), "x-", nil)
+		wantFetched(t, got, err, content)
+		wantMoved(t, got, false, false)
+		small.bases.work.Wait()
+	}
+	if n := len(small.bases.held); n != 0 {
+		t.Errorf("%d bases that are more than may be kept", n)
+	}
 	if log := h.book.String(); strings.Contains(log, "WARN") {
 		t.Errorf("nothing was wrong: %s", log)
 	}
@@ -257,6 +267,10 @@ func TestRowsThatDoNotCome(t *testing.T) {
 	cancel(ended)
 	close(release)
 	all.Wait()
+	h.client.bases.work.Wait()
+	if n := len(h.client.bases.held); n != 0 {
+		t.Errorf("%d bases of those that had no turn", n)
+	}
 }
 
 // An engine's process may not see the rows, nor another's sweep take them, and a full disk has them make room.
