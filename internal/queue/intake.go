@@ -27,6 +27,8 @@ type intake struct {
 
 	auto atomic.Bool // the last batch job here was of plan auto: only then is what waits worth a look before each job
 
+	hopping atomic.Int64 // jobs that are being handed over, and are not in the relay yet
+
 	declined string    // the job that was left to others last
 	until    time.Time // when that ends
 	again    *time.Timer
@@ -160,6 +162,7 @@ func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
 func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
+	hopping := int(w.intake.hopping.Load()) // before the server is asked, so that none is missed
 	var intake, relay, urgent jetstream.ConsumerInfo
 	var errs [3]error
 	var asked sync.WaitGroup
@@ -182,7 +185,7 @@ func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog,
 	if err := errors.Join(errs[:]...); err != nil {
 		return b, err
 	}
-	b.Relay, b.Intake = int(relay.NumPending), int(intake.NumPending)
+	b.Relay, b.Intake = int(relay.NumPending)+hopping, int(intake.NumPending)
 	if b.Intake == 0 || class != jobs.Interactive && urgent.NumPending > 0 {
 		return b, nil
 	}

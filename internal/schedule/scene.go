@@ -99,6 +99,9 @@ func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
 	}
 	best.End = math.Inf(1)
 	for _, a := range actions {
+		if a == Wait && !m.Decode && len(options) > 0 && !s.few() {
+			continue // what the others are at is known a little late; with work for all there is nothing to wait for
+		}
 		o := Option{Action: a, Forecast: s.follow(machine, slot, a)}
 		if math.IsInf(o.End, 1) {
 			continue
