@@ -148,7 +148,8 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 	if err != nil {
 		return err
 	}
-	client, err := handover.NewClient(handover.ClientConfig{Allow: allow, CAFile: w.flags.HandoverCA, Log: w.log})
+	bases := int64(w.flags.HandoverBudget) / 4 // of it for rows of shared prefixes
+	client, err := handover.NewClient(handover.ClientConfig{Allow: allow, CAFile: w.flags.HandoverCA, Bases: bases, Log: w.log})
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 	if w.pairs, err = pipeline.OpenPairs(stoppedFile(w.flags), w.log); err != nil {
 		return err
 	}
-	c.Fetcher, c.Pairs, c.AheadBudget = client, w.pairs, int64(w.flags.HandoverBudget)
+	c.Fetcher, c.Pairs, c.AheadBudget = client, w.pairs, int64(w.flags.HandoverBudget)-bases
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (w *Worker) takesNone() (why string) {
 // if it writes none.
 func DecodePeer(p queue.Presence, machine string, ours *jobs.Fingerprint) engine.Peer {
 	peer := engine.Peer{
-		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes,
+		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes, Rows: p.Rows,
 	}
 	if p.Fingerprint != nil {
 		peer.CacheType = p.Fingerprint.CacheK

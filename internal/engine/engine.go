@@ -97,6 +97,8 @@ type StateFile struct {
 	Fingerprint jobs.Fingerprint // of the engine that wrote it
 	First       []jobs.TokenProb // what that engine predicts after the whole prompt
 	Saved       time.Duration    // until the file was written
+	Prefix      int              // tokens, from the first, that other prompts begin with too; 0: none worth leaving out
+	Rows        []jobs.Span      // of the file, in its order: what it has of these tokens
 }
 
 // Imported is what reading a state took, and the proof that it was used.

@@ -10,6 +10,7 @@ import (
 // Size is what is known of a job before it runs. Tokens are of the prompt, of its part that is shared with others, and of the answer.
 type Size struct {
 	Tokens, Prefix, Generated int
+	There                     int // tokens whose part of the KV state need not be moved
 }
 
 // Times are what a job takes on the machine of a worker. from is the machine whose KV states it would fetch.
@@ -18,7 +19,7 @@ func (p Peer) Times(model, from string, z Size) schedule.Times {
 	bytes := s.StateBytes(z.Tokens, p.CacheType).Value
 	t := schedule.Times{
 		Prompt: float64(max(1, z.Tokens-z.Prefix)) / s.Prefill(z.Tokens).Value,
-		Save:   bytes / s.Save().Value, Move: bytes / s.Link(from).Value,
+		Save:   bytes / s.Save().Value, Move: s.StateBytes(z.Tokens-min(z.There, z.Tokens), p.CacheType).Value / s.Link(from).Value,
 		Restore: bytes/s.Restore().Value + s.Check(z.Tokens).Value,
 	}
 	if z.Prefix > 0 {
@@ -56,9 +57,11 @@ func (o *Outlook) Scene() *schedule.Scene {
 	}
 	move := 0.0
 	for _, w := range o.Workers {
+		head, others := o.Head, o.Others
+		head.There, others.There = w.Rows[o.Prefix], w.Rows[o.Prefix]
 		m := schedule.Machine{
 			Decode: w.Role == jobs.RoleDecode, Takes: w.Role == jobs.RoleDecode && w.NoStates == "",
-			Times: []schedule.Times{w.Times(o.Model, from, o.Head), w.Times(o.Model, from, o.Others)},
+			Times: []schedule.Times{w.Times(o.Model, from, head), w.Times(o.Model, from, others)},
 			Slots: make([]schedule.Slot, max(1, w.Slots)),
 		}
 		if m.Takes {

@@ -23,6 +23,7 @@ type Peer struct {
 	CacheType string         // of its engine's KV cache, as in f16
 	Running   []jobs.Running // what it does, as of now
 	Prefixes  map[string]int // tokens of the shared prefixes in its engine's cache, by PrefixKey
+	Rows      map[string]int // likewise tokens whose part of a KV state need not be sent to it
 }
 
 // PrefixKey names the prefix that a request shares with others: a part of the hash of its text, from which nobody learns

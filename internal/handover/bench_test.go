@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tandem/internal/jobs"
 )
 
 const benchBytes = 1 << 30
@@ -63,6 +65,34 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
+// BenchmarkRebuild moves a state of 1 GB of which 60 % is rows that the receiver has, in 96 spans as of 48 layers, and whole. "At once" is
+// fetched as soon as it is offered, so that the time in which the rows are named and the whole is hashed counts, for which both sides
+// share one machine; "waited" was named and hashed before.
+func BenchmarkRebuild(b *testing.B) {
+	dir := b.TempDir()
+	master := filepath.Join(dir, "master")
+	writeNoise(b, master, benchBytes)
+	var rows []jobs.Span
+	for i := range int64(96) {
+		rows = append(rows, jobs.Span{Offset: 1000 + i*(benchBytes/96), Bytes: benchBytes / 96 * 6 / 10})
+	}
+	server := newServer(b, ServerConfig{Budget: 4 * benchBytes})
+	whole, part := newClient(b, ClientConfig{}), newClient(b, ClientConfig{Bases: 2 * benchBytes})
+	fetchOnce(b, server, part, master, dir, true, rows...)
+	part.bases.work.Wait()
+	took := map[string][]time.Duration{}
+	for b.Loop() {
+		for name, c := range map[string]*Client{"whole": whole, "rebuilt": part} {
+			took[name+"-at-once"] = append(took[name+"-at-once"], fetchOnce(b, server, c, master, dir, false, rows...))
+			took[name+"-waited"] = append(took[name+"-waited"], fetchOnce(b, server, c, master, dir, true, rows...))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for name, list := range took {
+		b.ReportMetric(slices.Min(list).Seconds(), name+"-s")
+	}
+}
+
 func timed(b *testing.B, f func() error) time.Duration {
 	b.Helper()
 	start := time.Now()
@@ -73,14 +103,15 @@ func timed(b *testing.B, f func() error) time.Duration {
 }
 
 // fetchOnce offers a second name of the file, since what is offered is removed in the end.
-func fetchOnce(b *testing.B, server *Server, client *Client, master, dir string, hashed bool) time.Duration {
+func fetchOnce(b *testing.B, server *Server, client *Client, master, dir string, hashed bool, rows ...jobs.Span) time.Duration {
 	b.Helper()
 	path := filepath.Join(dir, "offered")
 	if err := os.Link(master, path); err != nil {
 		b.Fatal(err)
 	}
 	start := time.Now()
-	state, err := server.Offer("job", path)
+	state, err := server.Offer("job", path, rows...)
+	state.Prefix = len(rows)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,6 +37,8 @@ type answer struct {
 	ctx    context.Context // its cause is errSilent if the limit was passed
 	cancel context.CancelCauseFunc
 	watch  *time.Timer
+	read   int64 // bytes of the body
+	waited time.Duration
 }
 
 // call sends a request. An error is a *jobs.HandoverError.
@@ -88,7 +90,10 @@ func (a *answer) close() {
 // Read reads from the body, for as long as bytes come.
 func (a *answer) Read(p []byte) (int, error) {
 	a.watch.Reset(a.limit)
+	began := time.Now()
 	n, err := a.Body.Read(p)
+	a.waited += time.Since(began)
+	a.read += int64(n)
 	a.watch.Stop() // what happens between two reads is not the sender's fault
 	return n, err
 }

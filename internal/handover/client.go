@@ -26,6 +26,7 @@ type ClientConfig struct {
 	Allow  []netip.Prefix // where states may be fetched from; empty: loopback, link-local, private and shared (100.64.0.0/10) addresses
 	CAFile string         // PEM, for HTTPS; empty: the system's
 	Stall  time.Duration  // silence after which a transfer is abandoned; default 5 s
+	Bases  int64          // bytes of disk space for rows of shared prefixes, which are not fetched again; 0: none are kept
 	Log    *slog.Logger   // may be nil
 }
 
@@ -35,6 +36,7 @@ type Client struct {
 	stall     time.Duration
 	log       *slog.Logger
 	absences  absences
+	bases     *bases
 
 	write func(*os.File, []byte) (int, error) // tests fail here as a disk does
 }
@@ -75,18 +77,26 @@ func NewClient(c ClientConfig) (*Client, error) {
 			IdleConnTimeout:        keepIdle,
 			MaxResponseHeaderBytes: maxHeader,
 		},
-		stall: c.Stall, log: c.Log, write: (*os.File).Write,
+		stall: c.Stall, log: c.Log, bases: newBases(c.Bases, baseAge, c.Log), write: (*os.File).Write,
 	}, nil
 }
 
-// Close closes connections that are kept for further fetches.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Close closes connections that are kept for further fetches, and forgets the rows of prefixes. Nothing may be fetched any more.
+func (c *Client) Close() {
+	c.bases.close()
+	c.transport.CloseIdleConnections()
+}
 
 // Fetched is a state that has arrived, whole and verified.
 type Fetched struct {
 	Path     string
 	Bytes    int64
+	Moved    int64         // bytes that went over the network for it
+	Rows     string        // name of its rows that others have too; empty if it is not known, or has none
+	Rebuilt  bool          // it was put together from these, which were here, and the rest
+	Failed   bool          // that failed, and the whole was fetched
 	Duration time.Duration // of the transfer, until the digest was compared
+	Waited   time.Duration // of that, for the next bytes to come
 	Resumed  int           // times that it was broken and went on
 }
 
@@ -100,6 +110,9 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 		return Fetched{}, err
 	}
 	target, err := newTarget(dir, prefix, s.Bytes, c.write)
+	if err != nil && c.bases.clear() { // states come first on a full disk
+		target, err = newTarget(dir, prefix, s.Bytes, c.write)
+	}
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -111,6 +124,9 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 	if err == nil {
 		err = target.keep()
 	}
+	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailDisk {
+		c.bases.clear() // so that the next one has more room
+	}
 	if err != nil {
 		target.discard()
 		if ctx.Err() != nil {
@@ -118,8 +134,14 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 		}
 		return Fetched{}, err
 	}
-	return Fetched{Path: target.path(), Bytes: s.Bytes, Duration: time.Since(start), Resumed: t.resumed}, nil
+	return Fetched{
+		Path: target.path(), Bytes: s.Bytes, Moved: t.moved, Rows: t.name, Rebuilt: t.base != nil, Failed: t.failed,
+		Duration: time.Since(start), Waited: t.waited, Resumed: t.resumed,
+	}, nil
 }
+
+// Holds reports whether the rows of this name are here, or come with a state that is being fetched.
+func (c *Client) Holds(rows string) bool { return c.bases.holds(rows) }
 
 // Done tells the prefill worker that a state is not needed any more. It is only a courtesy: the lease ends
 // anyway when the job's message is gone.

@@ -218,7 +218,7 @@ func TestReleaseWhileSending(t *testing.T) {
 	release := sync.OnceFunc(func() { s.Release("job") })
 	// Here somebody else answers for the digest.
 	moved := behind(t, s, &state, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if strings.HasSuffix(r.URL.Path, digestPath) {
+		if strings.HasSuffix(r.URL.Path, "/digest") {
 			_, _ = w.Write([]byte(sum.hex))
 			return
 		}

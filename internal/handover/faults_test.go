@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 	}
 	digestIs := func(answer func(w http.ResponseWriter)) func(http.ResponseWriter, *http.Request, http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if strings.HasSuffix(r.URL.Path, digestPath) {
+			if strings.HasSuffix(r.URL.Path, "/digest") {
 				answer(w)
 				return
 			}
@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 	// body has the state's bytes changed, and sent without a length if it is not the same.
 	body := func(change func([]byte) []byte, length func(int) int) func(http.ResponseWriter, *http.Request, http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if strings.HasSuffix(r.URL.Path, digestPath) {
+			if strings.HasSuffix(r.URL.Path, "/digest") {
 				next.ServeHTTP(w, r)
 				return
 			}

@@ -33,7 +33,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 func FuzzSplitPath(f *testing.F) {
-	for _, path := range []string{"", "/state/a", "/state/a/digest", "/state//digest", "/state/a/digest/digest", "/state/digest"} {
+	for _, path := range []string{"", "/state/a", "/state/a/digest", "/state/a/prefix", "/state/a/rest/prefix", "/state//digest", "/state/a/digest/digest", "/state/digest"} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -42,8 +42,8 @@ func FuzzSplitPath(f *testing.F) {
 		switch want {
 		case wantState:
 			whole = statePath + id
-		case wantDigest:
-			whole = statePath + id + digestPath
+		case wantDigest, wantPrefix, wantRest:
+			whole = statePath + id + "/" + want
 		}
 		if want == "" && id != "" || want != "" && (whole != path || id == "" || strings.Contains(id, "/")) {
 			t.Errorf("splitPath(%q) = %q, %q", path, id, want)

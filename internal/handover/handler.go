@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,15 +11,18 @@ import (
 )
 
 const (
-	statePath  = "/state/"
-	digestPath = "/digest" // below a state's
+	statePath = "/state/"
 
 	wantState  = "state"
-	wantDigest = "digest"
+	wantDigest = "digest" // these are below a state's path
+	wantPrefix = "prefix"
+	wantRest   = "rest"
 
 	// digestWait is how long a request waits for a digest before it is told to ask again, so that
 	// neither side waits for an answer of which nobody knows whether it will come.
 	digestWait = 10 * time.Second
+	// prefixWait is likewise for the name of the rows of a prefix: after that the whole file may as well be fetched.
+	prefixWait = 2 * time.Second
 	// sendLimit is how long a receiver may take for pieceSent bytes: slower than 70 kB/s is of no use to anybody.
 	sendLimit = time.Minute
 	pieceSent = 4 << 20
@@ -51,7 +55,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) answer(w *sending, r *http.Request) (job, want string) {
 	id, want := splitPath(r.URL.Path)
 	s := h.leases.find(id, bearer(r.Header.Get("Authorization")))
-	if s == nil || want == "" {
+	without := s != nil && len(s.rows) == 0 && (want == wantPrefix || want == wantRest)
+	if s == nil || want == "" || without {
 		notFound(w)
 		return "", "nothing that is here"
 	}
@@ -59,8 +64,10 @@ func (h *handler) answer(w *sending, r *http.Request) (job, want string) {
 	switch {
 	case want == wantDigest && reading:
 		sendDigest(w, r, s)
-	case want == wantState && reading:
-		if err := sendState(w, r, s); err != nil {
+	case want == wantPrefix && reading:
+		sendPrefix(w, r, s)
+	case (want == wantState || want == wantRest) && reading:
+		if err := sendState(w, r, s, want); err != nil {
 			h.log.Warn("the file of a KV state cannot be read, and is dropped", "job", s.jobID, "error", err)
 			h.leases.drop(s)
 		}
@@ -81,8 +88,11 @@ func splitPath(path string) (id, want string) {
 		return "", ""
 	}
 	want = wantState
-	if short, ok := strings.CutSuffix(id, digestPath); ok {
-		id, want = short, wantDigest
+	for _, below := range []string{wantDigest, wantPrefix, wantRest} {
+		if short, ok := strings.CutSuffix(id, "/"+below); ok {
+			id, want = short, below
+			break
+		}
 	}
 	if id == "" || strings.Contains(id, "/") {
 		return "", ""
@@ -104,8 +114,8 @@ func notFound(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNotFound)
 }
 
-// sendState sends the file or a range of it. An error says why there is none.
-func sendState(w *sending, r *http.Request, s *lease) error {
+// sendState sends the file, or what is wanted of it, or a range of that. An error says why there is none.
+func sendState(w *sending, r *http.Request, s *lease, want string) error {
 	file, err := os.Open(s.path)
 	if err != nil {
 		notFound(w)
@@ -117,18 +127,37 @@ func sendState(w *sending, r *http.Request, s *lease) error {
 		return os.ErrNotExist
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", time.Time{}, file)
+	var content io.ReadSeeker = file
+	if want == wantRest {
+		others := newRest(file, s.rows, s.bytes)
+		content = io.NewSectionReader(others, 0, others.size())
+	}
+	http.ServeContent(w, r, "", time.Time{}, content)
 	return nil
 }
 
 // sendDigest waits for the digest, for a while.
 func sendDigest(w *sending, r *http.Request, s *lease) {
-	wait := time.NewTimer(digestWait)
-	defer wait.Stop()
-	select {
-	case <-s.digest.ready:
+	sendReady(w, r, s, s.digest.ready, digestWait, func() {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, s.digest.hex) // an error is the client's
+	})
+}
+
+// sendPrefix waits until the rows have a name, for a while.
+func sendPrefix(w *sending, r *http.Request, s *lease) {
+	sendReady(w, r, s, s.named, prefixWait, func() {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(prefix{s.name, s.rows}) // likewise
+	})
+}
+
+func sendReady(w *sending, r *http.Request, s *lease, ready <-chan struct{}, limit time.Duration, send func()) {
+	wait := time.NewTimer(limit)
+	defer wait.Stop()
+	select {
+	case <-ready:
+		send()
 	case <-wait.C:
 		w.WriteHeader(http.StatusAccepted)
 	case <-s.released.Done():

@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -46,6 +47,9 @@ type lease struct {
 	released context.Context // ends with the lease
 	release  context.CancelFunc
 	digest   *digest
+	rows     []jobs.Span   // of the file, that others have too; may be none
+	named    chan struct{} // closed when name is set
+	name     string        // of the rows
 }
 
 // leases is what a server holds: states by the id in their URL, within a budget of disk space. It
@@ -101,7 +105,7 @@ func (l *leases) room(ctx context.Context, bytes int64) error {
 }
 
 // offer returns the new lease and the token that goes with it, which is not kept.
-func (l *leases) offer(jobID, path string) (s *lease, token string, err error) {
+func (l *leases) offer(jobID, path string, rows ...jobs.Span) (s *lease, token string, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, "", jobs.HandoverErrorf(jobs.FailSave, "read the KV state that was saved: %w", err)
@@ -112,6 +116,10 @@ func (l *leases) offer(jobID, path string) (s *lease, token string, err error) {
 		err = jobs.HandoverErrorf(jobs.FailSave, "read the KV state that was saved: %w", err)
 	case !info.Mode().IsRegular() || info.Size() == 0:
 		err = jobs.HandoverErrorf(jobs.FailSave, "the KV state that was saved is empty, or no file")
+	case len(rows) > 0:
+		if err = checkRows(rows, info.Size()); err != nil {
+			err = jobs.HandoverErrorf(jobs.FailSave, "describe the KV state that was saved: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, "", errors.Join(err, file.Close())
@@ -119,7 +127,7 @@ func (l *leases) offer(jobID, path string) (s *lease, token string, err error) {
 	token = rand.Text()
 	s = &lease{
 		jobID: jobID, id: newID(), token: sha256.Sum256([]byte(token)), path: path, file: info, bytes: info.Size(),
-		offered: time.Now(), digest: newDigest(file, info.Size()),
+		offered: time.Now(), digest: newDigest(file, info.Size()), rows: rows, named: make(chan struct{}),
 	}
 	s.released, s.release = context.WithCancel(l.running)
 
@@ -135,10 +143,17 @@ func (l *leases) offer(jobID, path string) (s *lease, token string, err error) {
 	return s, token, nil
 }
 
-// hash computes a state's digest when its turn has come: several at once would only take the processor
-// from one another, and from the engine.
+// hash names a state's rows, which a receiver waits for before it begins, and computes the digest when its turn has come: several at
+// once would only take the processor from one another, and from the engine.
 func (l *leases) hash(s *lease) {
 	defer s.digest.close()
+	if len(s.rows) > 0 {
+		name, err := copyRows(s.released, io.Discard, s.digest.file, s.rows)
+		if err == nil { // else reading it all fails, too
+			s.name = name
+			close(s.named)
+		}
+	}
 	select {
 	case l.hashing <- struct{}{}:
 		defer func() { <-l.hashing }()

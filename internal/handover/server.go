@@ -126,10 +126,11 @@ func (s *Server) Fits(bytes int64) bool { return bytes <= s.leases.budget }
 func (s *Server) Room(ctx context.Context, bytes int64) error { return s.leases.room(ctx, bytes) }
 
 // Offer takes over a file and makes it available for one job: URL, Token and Bytes of the state are set.
-// A job may have several states, if it was prefilled more than once. The file must not change any more.
-// On an error it remains the caller's.
-func (s *Server) Offer(jobID, path string) (jobs.State, error) {
-	l, token, err := s.leases.offer(jobID, path)
+// A job may have several states, if it was prefilled more than once. The file must not change any more. Rows
+// are the parts of it that states of other jobs have too, in its order: a receiver that has them need not fetch them.
+// On an error the file remains the caller's.
+func (s *Server) Offer(jobID, path string, rows ...jobs.Span) (jobs.State, error) {
+	l, token, err := s.leases.offer(jobID, path, rows...)
 	if err != nil {
 		return jobs.State{}, err
 	}

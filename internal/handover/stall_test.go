@@ -163,7 +163,7 @@ func TestSilence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				took, steps, err := overWire(t, func(w http.ResponseWriter, r *http.Request) {
-					tt.handle(w, r, strings.HasSuffix(r.URL.Path, digestPath))
+					tt.handle(w, r, strings.HasSuffix(r.URL.Path, "/digest"))
 				})
 				h, _ := errors.AsType[*jobs.HandoverError](err)
 				if tt.want == "" && err != nil || tt.want != "" && (h == nil || h.Failure != tt.want) {

@@ -3,6 +3,7 @@ package handover
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ type target struct {
 	dir       string
 	root      *os.Root
 	file      *os.File
+	prefix    string // of the name
 	name      string // without suffix
 	size      int64  // written
 	whole     int64
@@ -35,7 +37,7 @@ func newTarget(dir, prefix string, whole int64, write func(*os.File, []byte) (in
 	if err != nil {
 		return nil, jobs.HandoverErrorf(jobs.FailDisk, "open the folder for KV states: %w", err)
 	}
-	t := &target{dir: dir, root: root, name: prefix + rand.Text(), whole: whole, writeFile: write}
+	t := &target{dir: dir, root: root, prefix: prefix, name: prefix + rand.Text(), whole: whole, writeFile: write}
 	if err := t.create(); err != nil {
 		t.discard()
 		return nil, err
@@ -72,6 +74,21 @@ func (t *target) write(p []byte) error {
 	}
 	return nil
 }
+
+// reset begins again.
+func (t *target) reset() error {
+	if err := t.file.Truncate(0); err != nil {
+		return t.failed(err)
+	}
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return t.failed(err)
+	}
+	t.size = 0
+	return nil
+}
+
+// written opens what was written for reading.
+func (t *target) written() (*os.File, error) { return t.root.Open(t.name + partSuffix) }
 
 // failed says what the disk's error means.
 func (t *target) failed(err error) error {

@@ -33,14 +33,24 @@ type transfer struct {
 	url      *url.URL
 	target   *target
 	progress func()
-	resumed  int
+
+	// Where only what is new is fetched: where the rows are that are not, where they are here, and the rest of the file.
+	rows []jobs.Span
+	base *base
+	rest *rest
+
+	resumed int
+	name    string        // of the rows
+	moved   int64         // bytes that were sent
+	waited  time.Duration // for them
+	failed  bool          // not only what is new could be fetched
 }
 
 // brokenError is a transfer that may go on where it broke.
 type brokenError struct{ error }
 
-// run moves the bytes and compares their digest.
-func (t *transfer) run(ctx context.Context) error {
+// pull moves the bytes and compares their digest.
+func (t *transfer) pull(ctx context.Context) error {
 	hash := newHasher()
 	defer hash.close()
 	err := t.retry(ctx, func() error { return t.move(ctx, hash) })
@@ -88,27 +98,45 @@ func (t *transfer) retry(ctx context.Context, f func() error) error {
 // move fetches what is missing.
 func (t *transfer) move(ctx context.Context, hash *hasher) error {
 	from := t.target.size
+	address, begin, end := t.url, from, t.state.Bytes
+	if t.base != nil {
+		address, begin, end = t.url.JoinPath(wantRest), t.rest.before(from), t.rest.size()
+	}
 	a, err := t.client.call(ctx, request{
-		method: http.MethodGet, url: t.url, token: t.state.Token, from: from, limit: t.client.stall, patient: from > 0,
+		method: http.MethodGet, url: address, token: t.state.Token, from: begin, limit: t.client.stall, patient: from > 0,
 	})
 	if err != nil {
 		return orBroken(err)
 	}
 	defer a.close()
-	if err := t.checkHead(a, from); err != nil {
+	if err := t.checkHead(a, begin, end); err != nil {
+		if t.base != nil {
+			return refusedPart(err)
+		}
 		return orBroken(err)
 	}
 	if from > 0 {
 		t.resumed++
 	}
+	var source io.Reader = a
+	if t.base != nil {
+		source = newWeave(t.rows, t.base.file, a, from)
+	}
+	defer func() {
+		t.moved += a.read
+		t.waited += a.waited
+	}()
 	for missing := t.state.Bytes - from; missing > 0; {
 		buf := hash.buffer()
-		n, err := t.fill(a, buf[:min(missing, int64(len(buf)))])
+		n, err := t.fill(source, buf[:min(missing, int64(len(buf)))])
 		hash.add(buf[:n])
 		if werr := t.target.write(buf[:n]); werr != nil {
 			return werr
 		}
 		if missing -= int64(n); err != nil && missing > 0 {
+			if err == errBase {
+				return err
+			}
 			if a.silent() {
 				return a.tooSlow()
 			}
@@ -123,10 +151,10 @@ func (t *transfer) move(ctx context.Context, hash *hasher) error {
 }
 
 // fill reads until the piece is full, or an error.
-func (t *transfer) fill(a *answer, piece []byte) (n int, err error) {
+func (t *transfer) fill(r io.Reader, piece []byte) (n int, err error) {
 	for n < len(piece) && err == nil {
 		var got int
-		if got, err = a.Read(piece[n:]); got > 0 {
+		if got, err = r.Read(piece[n:]); got > 0 {
 			t.progress()
 		}
 		n += got
@@ -134,25 +162,25 @@ func (t *transfer) fill(a *answer, piece []byte) (n int, err error) {
 	return n, err
 }
 
-// checkHead compares what an answer promises with what is missing.
-func (t *transfer) checkHead(a *answer, from int64) error {
+// checkHead compares what an answer promises with what is missing, of the bytes up to the end.
+func (t *transfer) checkHead(a *answer, from, end int64) error {
 	if err := a.failure(); err != nil {
 		return err
 	}
-	missing := t.state.Bytes - from
+	missing := end - from
 	if a.ContentLength > missing {
 		return t.tooMuch()
 	}
 	switch {
 	case a.ContentLength >= 0 && a.ContentLength < missing:
-		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, size(from+a.ContentLength), size(t.state.Bytes))
+		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, size(from+a.ContentLength), size(end))
 	case from == 0 && a.StatusCode == http.StatusOK:
 		return nil
 	case from == 0 || a.StatusCode != http.StatusPartialContent:
-		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", size(from), size(t.state.Bytes), t.url.Host, a.StatusCode)
+		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", size(from), size(end), t.url.Host, a.StatusCode)
 	}
-	if first, last, total, ok := parseContentRange(a.Header.Get("Content-Range")); !ok || first != from || last != t.state.Bytes-1 || total != t.state.Bytes {
-		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", size(from), size(t.state.Bytes), t.url.Host)
+	if first, last, total, ok := parseContentRange(a.Header.Get("Content-Range")); !ok || first != from || last != end-1 || total != end {
+		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", size(from), size(end), t.url.Host)
 	}
 	return nil
 }
@@ -184,30 +212,43 @@ func (t *transfer) askDigest(ctx context.Context) (string, error) {
 
 // digest asks once; an empty one is not computed yet.
 func (t *transfer) digest(ctx context.Context) (string, error) {
-	a, err := t.client.call(ctx, request{
-		method: http.MethodGet, url: t.url.JoinPath(digestPath), token: t.state.Token, limit: digestWait + t.client.stall, patient: true,
-	})
-	if err != nil {
-		return "", orBroken(err)
-	}
-	defer a.close()
-	if err := a.failure(); err != nil {
-		return "", orBroken(err)
-	}
-	text, err := io.ReadAll(io.LimitReader(a, 1024))
-	switch {
-	case a.silent():
-		return "", a.tooSlow()
-	case err != nil:
-		return "", brokenError{jobs.HandoverErrorf(jobs.FailUnreachable, "the connection with %s broke before the digest came", t.url.Host)}
-	case a.StatusCode == http.StatusAccepted:
-		return "", nil
+	text, err := t.ask(ctx, wantDigest, digestWait, 1024)
+	if err != nil || text == nil {
+		return "", err
 	}
 	sum, ok := parseDigest(text)
 	if !ok {
 		return "", jobs.HandoverErrorf(jobs.FailDigest, "%s answers with %d bytes that are no SHA-256; run the same version on both machines", t.url.Host, len(text))
 	}
 	return sum, nil
+}
+
+// ask asks for something about the state, of no more than so many bytes, which the sender may take a while to know; nil is not known yet.
+func (t *transfer) ask(ctx context.Context, what string, while time.Duration, most int64) ([]byte, error) {
+	first := what == wantPrefix
+	a, err := t.client.call(ctx, request{
+		method: http.MethodGet, url: t.url.JoinPath(what), token: t.state.Token, limit: while + t.client.stall, patient: !first,
+	})
+	if err != nil {
+		return nil, orBroken(err)
+	}
+	defer a.close()
+	if err := a.failure(); err != nil {
+		if first {
+			return nil, refusedPart(err)
+		}
+		return nil, orBroken(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(a, most))
+	switch {
+	case a.silent():
+		return nil, a.tooSlow()
+	case err != nil:
+		return nil, brokenError{jobs.HandoverErrorf(jobs.FailUnreachable, "the connection with %s broke before the %s came", t.url.Host, what)}
+	case a.StatusCode == http.StatusAccepted:
+		return nil, nil
+	}
+	return text, nil
 }
 
 // orBroken marks failures that another attempt may not have.

@@ -50,15 +50,22 @@ type Prefill struct {
 // State is a KV state that waits on the prefill machine, and the terms on which it may be used. The
 // machine keeps it as long as the job's decode message exists.
 type State struct {
-	URL         string      `json:"url"`          // of the file; <url>/digest has its SHA-256 once the bytes are read
-	Token       string      `json:"token"`        // bearer token for both, of this job alone
-	Bytes       int64       `json:"bytes"`        // size of the file
-	Tokens      int         `json:"tokens"`       // prompt tokens that it holds: all but the last
-	Fingerprint Fingerprint `json:"fingerprint"`  // of the engine that wrote it; the reader's must be equal
-	First       []TokenProb `json:"first"`        // what the writer predicts after the whole prompt, the likeliest first
-	SaveSeconds float64     `json:"save_seconds"` // until the file was written
+	URL         string      `json:"url"`              // of the file; <url>/digest has its SHA-256 once the bytes are read
+	Token       string      `json:"token"`            // bearer token for both, of this job alone
+	Bytes       int64       `json:"bytes"`            // size of the file
+	Tokens      int         `json:"tokens"`           // prompt tokens that it holds: all but the last
+	Fingerprint Fingerprint `json:"fingerprint"`      // of the engine that wrote it; the reader's must be equal
+	First       []TokenProb `json:"first"`            // what the writer predicts after the whole prompt, the likeliest first
+	SaveSeconds float64     `json:"save_seconds"`     // until the file was written
+	Prefix      int         `json:"prefix,omitempty"` // first tokens with which states of other jobs begin too: <url>/prefix says where their rows are, <url>/rest is the file without them
 
 	Extra Extra `json:"-"`
+}
+
+// Span is a part of a file.
+type Span struct {
+	Offset int64 `json:"offset"` // of its first byte
+	Bytes  int64 `json:"bytes"`  // its length
 }
 
 // TokenProb is a token and how likely the model takes it to be next.

@@ -54,6 +54,8 @@ func (s *State) Validate() error {
 		return Errorf(CodeInvalid, "bytes is %d; want 1 or more", s.Bytes)
 	case s.Tokens < 1 || s.Tokens > MaxTokens:
 		return Errorf(CodeInvalid, "tokens is %d; want 1 to %d", s.Tokens, MaxTokens)
+	case s.Prefix < 0 || s.Prefix > s.Tokens:
+		return Errorf(CodeInvalid, "prefix is %d; want 0 to the %d tokens of the state", s.Prefix, s.Tokens)
 	case !(s.SaveSeconds >= 0) || math.IsInf(s.SaveSeconds, 0):
 		return Errorf(CodeInvalid, "save_seconds is %v; want 0 or more", s.SaveSeconds)
 	case len(s.First) > MaxFirst:

@@ -77,8 +77,11 @@ func (s *Stage) usable(t *jobs.Task) (*engine.Mover, *jobs.HandoverError) {
 
 // moving is how long a KV state will probably be on its way, in seconds.
 func (s *Stage) moving(h *jobs.Handover) float64 {
-	speeds := engine.SpeedsOf(h.Job.Model, s.role, s.rates.Snapshot())
-	return float64(h.State.Bytes) / speeds.Link(machineOf(h.Prefill.Server)).Value
+	speeds, bytes := engine.SpeedsOf(h.Job.Model, s.role, s.rates.Snapshot()), h.State.Bytes
+	if m := s.about().Mover; m != nil && s.Rows()[engine.PrefixKey(engine.RequestOf(&h.Job))] > 0 {
+		bytes = max(0, bytes-m.BytesPerToken*int64(h.State.Prefix))
+	}
+	return float64(bytes) / speeds.Link(machineOf(h.Prefill.Server)).Value
 }
 
 // fetch fetches the KV state of a task.
@@ -88,6 +91,7 @@ func (s *Stage) fetch(ctx context.Context, t *jobs.Task, mover *engine.Mover) fe
 	if err != nil {
 		return fetched{took: time.Since(begin), failed: err}
 	}
+	s.rows.note(engine.PrefixKey(engine.RequestOf(t.Job)), file.Rows, t.Handover.State.Prefix)
 	return fetched{file: file, took: file.Duration}
 }
 

@@ -16,8 +16,9 @@ import (
 type Holder interface {
 	// Fits reports whether so many bytes may ever be held.
 	Fits(bytes int64) bool
-	// Offer takes the file over and returns the address and token under which it can be fetched.
-	Offer(jobID, path string) (jobs.State, error)
+	// Offer takes the file over and returns the address and token under which it can be fetched. Rows are the parts of it that states of
+	// other jobs have too.
+	Offer(jobID, path string, rows ...jobs.Span) (jobs.State, error)
 	// Published says that the job's decode message exists; Release, that there will be none.
 	Published(jobID string)
 	Release(jobID string)
@@ -52,12 +53,12 @@ func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *jobs.HandoverError)
 // offer completes a hand-over with the state that prefill left in a file, which is removed if that fails.
 func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *jobs.HandoverError) {
 	id := next.Job.ID
-	state, err := s.holder.Offer(id, f.Path)
+	state, err := s.holder.Offer(id, f.Path, f.Rows...)
 	if err != nil {
 		s.remove(id, f.Path)
 		return jobs.Outcome{}, asHandoverError(jobs.FailSave, err)
 	}
-	state.Tokens, state.Fingerprint, state.First, state.SaveSeconds = f.Tokens, f.Fingerprint, f.First, f.Saved.Seconds()
+	state.Tokens, state.Fingerprint, state.First, state.SaveSeconds, state.Prefix = f.Tokens, f.Fingerprint, f.First, f.Saved.Seconds(), f.Prefix
 	if err := state.Validate(); err != nil { // or the job would fail because of its state
 		s.holder.Release(id)
 		return jobs.Outcome{}, jobs.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
@@ -83,7 +84,7 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *
 func (s *Stage) without(next *jobs.Handover, why *jobs.HandoverError) {
 	next.Failure, next.Reason = why.Failure, why.Error()
 	next.Decision += "; no KV state, because " + why.Error()
-	s.observe.HandoverEnded(why.Failure, 0, 0, 0)
+	s.observe.HandoverEnded(why.Failure, 0, 0)
 	if why.Failure == jobs.FailNoState {
 		return
 	}

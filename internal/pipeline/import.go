@@ -17,6 +17,8 @@ import (
 type Fetcher interface {
 	// Fetch writes a state into a new file of dir. An error is a *jobs.HandoverError, or the context's cause.
 	Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (handover.Fetched, error)
+	// Holds reports whether it has the rows of this name, so that they need not be fetched with a state.
+	Holds(rows string) bool
 	// Done says that a state is not needed any more.
 	Done(ctx context.Context, s *jobs.State) error
 }
@@ -29,7 +31,8 @@ type move struct {
 	transfer time.Duration // also of one that failed
 	ahead    bool          // it passed while the job waited for a slot
 	arrived  bool
-	began    time.Time // when the engine was asked for the text
+	file     handover.Fetched // if it arrived
+	began    time.Time        // when the engine was asked for the text
 }
 
 // decodeState generates the text of a job from the KV state that prefill left. If anything is in the way of that, the
@@ -70,7 +73,8 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 	s.transferred(r, t, m.transfer)
 	r.Handover = &jobs.HandoverReport{Bytes: h.State.Bytes}
 	if m.arrived {
-		r.Handover.BytesPerSecond = perSecond(h.State.Bytes, m.transfer)
+		r.Handover.MovedBytes = m.file.Moved
+		r.Handover.BytesPerSecond = perSecond(m.file.Moved, m.transfer)
 	}
 	if i := c.Imported; i != nil {
 		r.Timings.RestoreSeconds, r.Timings.CheckSeconds = i.Restored.Seconds(), i.Checked.Seconds()
@@ -107,7 +111,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 		return engine.Completion{}, asHandoverError(jobs.FailUnreachable, f.failed)
 	}
 	file := f.file
-	m.arrived = true
+	m.arrived, m.file = true, file
 	defer s.remove(t.Job.ID, file.Path)
 	m.began = time.Now()
 	s.foresee(t, false, true)
@@ -173,17 +177,16 @@ func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine
 		s.rates.ObserveRestore(t.Handover.State.Bytes, i.Restored, i.Checked)
 	}
 	if m.arrived {
-		s.rates.ObserveLink(machineOf(t.Handover.Prefill.Server), t.Handover.State.Bytes, m.transfer)
+		if f := m.file; !f.Rebuilt || 2*f.Waited > f.Duration { // else it is the digest that took the time, and says nothing of the link
+			s.rates.ObserveLink(machineOf(t.Handover.Prefill.Server), f.Moved, m.transfer)
+		}
+		s.observe.StateFetched(m.file.Bytes, m.file.Moved, m.file.Rebuilt, m.file.Failed)
 	}
-	if failed == nil {
-		s.observe.HandoverEnded("", t.Handover.State.Bytes, m.transfer, restore)
-		return
+	outcome := jobs.Failure("")
+	if failed != nil {
+		outcome = failed.Failure
 	}
-	moved := int64(0)
-	if m.arrived {
-		moved = t.Handover.State.Bytes
-	}
-	s.observe.HandoverEnded(failed.Failure, moved, m.transfer, restore)
+	s.observe.HandoverEnded(outcome, m.transfer, restore)
 }
 
 // letGo tells the prefill machine that a state is not needed any more, if it is there and knows of one.

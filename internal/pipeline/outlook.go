@@ -52,7 +52,7 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *en
 	about := s.about()
 	self := engine.Peer{
 		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.Mover), Running: s.running.list(),
-		Prefixes: s.prefixes.Held(),
+		Prefixes: s.prefixes.Held(), Rows: s.Rows(),
 	}
 	if self.NoStates = s.takes(); about.Mover != nil {
 		self.CacheType = about.Mover.Fingerprint.CacheK

@@ -28,6 +28,7 @@ type Stage struct {
 	log     *slog.Logger
 	sizes   sizes
 	ahead   ahead
+	rows    rows
 
 	suspects suspects
 
@@ -81,9 +82,12 @@ type Config struct {
 type Observer interface {
 	// StateSaved is told how long writing a state took.
 	StateSaved(d time.Duration)
+	// StateFetched is told of a state that arrived: its size, and what of it went over the network. It was rebuilt if rows of it were here
+	// already; if that failed, the whole was fetched.
+	StateFetched(bytes, moved int64, rebuilt, failed bool)
 	// HandoverEnded is told what a hand-over that was meant to be came to: used if there is no failure. What
 	// did not happen took no time.
-	HandoverEnded(f jobs.Failure, bytes int64, transfer, restore time.Duration)
+	HandoverEnded(f jobs.Failure, transfer, restore time.Duration)
 }
 
 // New returns the stages of a worker.
@@ -126,8 +130,9 @@ func New(c Config) *Stage {
 
 type unobserved struct{}
 
-func (unobserved) StateSaved(time.Duration)                                        {}
-func (unobserved) HandoverEnded(jobs.Failure, int64, time.Duration, time.Duration) {}
+func (unobserved) StateSaved(time.Duration)                                 {}
+func (unobserved) StateFetched(int64, int64, bool, bool)                    {}
+func (unobserved) HandoverEnded(jobs.Failure, time.Duration, time.Duration) {}
 
 // Run runs one task and returns the next hop or the result. If the context ends, the error is its cause.
 func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {

@@ -25,16 +25,17 @@ type holder struct {
 	err     error // of Offer
 	state   jobs.State
 	offered []string // paths
+	rows    []jobs.Span
 	told    []string // "published <job>" or "released <job>"
 }
 
 func (h *holder) Fits(bytes int64) bool { return bytes <= h.budget }
 
-func (h *holder) Offer(_, path string) (jobs.State, error) {
+func (h *holder) Offer(_, path string, rows ...jobs.Span) (jobs.State, error) {
 	if h.err != nil {
 		return jobs.State{}, h.err
 	}
-	h.offered = append(h.offered, path)
+	h.offered, h.rows = append(h.offered, path), rows
 	return h.state, nil
 }
 
@@ -46,8 +47,10 @@ type fetcher struct {
 	err     error
 	took    time.Duration
 	wait    bool // until the context ends
+	change  func(*handover.Fetched)
 	fetched []string
 	done    int
+	holds   map[string]bool // names of rows
 }
 
 func (f *fetcher) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (handover.Fetched, error) {
@@ -61,8 +64,14 @@ func (f *fetcher) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, 
 	progress()
 	path := filepath.Join(dir, prefix+"fetched.kv")
 	f.fetched = append(f.fetched, path)
-	return handover.Fetched{Path: path, Bytes: s.Bytes, Duration: f.took}, os.WriteFile(path, []byte("state"), 0o600)
+	got := handover.Fetched{Path: path, Bytes: s.Bytes, Moved: s.Bytes, Duration: f.took}
+	if f.change != nil {
+		f.change(&got)
+	}
+	return got, os.WriteFile(path, []byte("state"), 0o600)
 }
+
+func (f *fetcher) Holds(rows string) bool { return f.holds[rows] }
 
 func (f *fetcher) Done(ctx context.Context, _ *jobs.State) error {
 	if _, ok := ctx.Deadline(); !ok {
@@ -77,13 +86,16 @@ type counted struct {
 	saved []time.Duration
 	ended []jobs.Failure
 	bytes int64
+
+	rebuilt, failed bool
 }
 
 func (c *counted) StateSaved(d time.Duration) { c.saved = append(c.saved, d) }
-func (c *counted) HandoverEnded(f jobs.Failure, bytes int64, _, _ time.Duration) {
-	c.ended = append(c.ended, f)
-	c.bytes += bytes
+func (c *counted) StateFetched(_, moved int64, rebuilt, failed bool) {
+	c.bytes += moved
+	c.rebuilt, c.failed = c.rebuilt || rebuilt, c.failed || failed
 }
+func (c *counted) HandoverEnded(f jobs.Failure, _, _ time.Duration) { c.ended = append(c.ended, f) }
 
 var written = jobs.Fingerprint{Model: strings.Repeat("a", 64), Build: "b1", CacheK: "f16", CacheV: "f16", Streams: 1}
 
@@ -97,6 +109,7 @@ type rig struct {
 	pairs   *pipeline.Pairs
 	refused []string
 	counted counted
+	rates   engine.Rates
 	log     strings.Builder
 	dir     string
 }
@@ -122,7 +135,7 @@ func newRig(t *testing.T) *rig {
 // parts puts an engine and a fetcher into the stage.
 func (r *rig) parts(e engine.Engine, f pipeline.Fetcher) {
 	r.Stage = pipeline.New(pipeline.Config{
-		Engine: e, Server: "here/w", Rates: &engine.Rates{}, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
+		Engine: e, Server: "here/w", Rates: &r.rates, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
 		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: f, Pairs: r.pairs, Observe: &r.counted, AheadBudget: 500e6,
 	})
 }
@@ -322,7 +335,7 @@ func TestDecodeUsesTheState(t *testing.T) {
 	if tm := res.Timings; tm.SaveSeconds != 0.027 || tm.TransferSeconds != 0.08 || tm.RestoreSeconds != 0.012 || tm.CheckSeconds != 0.005 || tm.TimeToFirstTokenSeconds < 1 {
 		t.Errorf("timings %+v", tm)
 	}
-	if diff := cmp.Diff(&jobs.HandoverReport{Bytes: 200e6, BytesPerSecond: 2.5e9, Divergence: 0.001}, res.Handover); diff != "" {
+	if diff := cmp.Diff(&jobs.HandoverReport{Bytes: 200e6, MovedBytes: 200e6, BytesPerSecond: 2.5e9, Divergence: 0.001}, res.Handover); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 	const decision = "disaggregated, as asked: 2,037 prompt tokens handed over as KV state (200 MB, saved in 27 ms, moved in 80 ms at 2.5 GB/s, read in 12 ms); the decode machine computed 1"

@@ -16,12 +16,15 @@ func notUsed(why *jobs.HandoverError) string {
 
 // used says what a hand-over came to.
 func used(st *jobs.State, m move, c engine.Completion) string {
-	meanwhile := ""
+	new, meanwhile := "", ""
+	if m.file.Rebuilt {
+		new = size(m.file.Moved) + " of it "
+	}
 	if m.ahead {
 		meanwhile = " while the job waited"
 	}
-	return fmt.Sprintf("%s prompt tokens handed over as KV state (%s, saved in %s, moved in %s at %s/s%s, read in %s); the decode machine computed %s",
-		count(c.Imported.Tokens), size(st.Bytes), took(seconds(st.SaveSeconds)), took(m.transfer), size(int64(perSecond(st.Bytes, m.transfer))), meanwhile,
+	return fmt.Sprintf("%s prompt tokens handed over as KV state (%s, saved in %s, %smoved in %s at %s/s%s, read in %s); the decode machine computed %s",
+		count(c.Imported.Tokens), size(st.Bytes), took(seconds(st.SaveSeconds)), new, took(m.transfer), size(int64(perSecond(m.file.Moved, m.transfer))), meanwhile,
 		took(c.Imported.Restored), count(c.ComputedTokens))
 }
 

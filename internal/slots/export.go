@@ -38,12 +38,15 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 		return nil, err
 	}
 	p.progress()
-	l, err := ReadLayout(f.Path)
+	l, rows, err := readState(f.Path, sl.prefix())
 	if err != nil {
 		sl.discard(f.Path)
 		return nil, jobs.HandoverErrorf(jobs.FailSave, "the state just written is not understood: %w", err)
 	}
 	f.Fingerprint = sl.server.learn(l)
+	if f.Rows = worth(rows, f.Bytes); f.Rows != nil {
+		f.Prefix = sl.prefix()
+	}
 	first, err := sl.predict(ctx, p.Tokens)
 	switch {
 	case err != nil:

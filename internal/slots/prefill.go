@@ -37,6 +37,7 @@ func (sl *Slot) shared(p Prompt) int {
 		n = s.recent.shared(p.Tokens)
 	}
 	s.recent.add(p.Tokens)
+	sl.common = n
 	if s.config.plain() || n < leastShared || n >= len(p.Tokens)-1 || sl.cache.use(p.Tokens, false) >= n {
 		return 0
 	}

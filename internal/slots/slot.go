@@ -11,6 +11,7 @@ import (
 type Slot struct {
 	server *Server
 	cache  *cache
+	common int // tokens that the prompt last computed shares with others
 
 	release sync.Once
 	window  func() // closes the window of an import; nil if none is open

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"tandem/internal/gguf"
+	"tandem/internal/jobs"
 )
 
 // Layout is the structure of a state file, as far as it must be equal in the engine that reads it.
@@ -43,39 +44,45 @@ const (
 // ReadLayout reads the structure of a state file that llama-server wrote. It skips the numbers
 // themselves, so its cost does not grow with the file. An error says what in the file is not understood.
 func ReadLayout(path string) (Layout, error) {
+	l, _, err := readState(path, 0)
+	return l, err
+}
+
+// readState is ReadLayout, and also says where the rows of the first positions are: the spans of the file that belong to them, if its caches begin with them.
+func readState(path string, positions int) (Layout, []jobs.Span, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Layout{}, fmt.Errorf("read layout of state file: %w", err)
+		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Layout{}, fmt.Errorf("read layout of state file: %w", err)
+		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
 	}
-	l, err := readLayout(f, info.Size())
+	l, rows, err := readLayout(f, info.Size(), positions)
 	if err != nil {
-		return Layout{}, fmt.Errorf("read layout of state file: %w", err)
+		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
 	}
-	return l, nil
+	return l, rows, nil
 }
 
 // readLayout reads the layout of size bytes. The file does not say how large the record of a cell is, nor
 // whether there is a cache of values, so each way is tried: the right one ends with the file's last byte.
-func readLayout(r io.ReaderAt, size int64) (Layout, error) {
+func readLayout(r io.ReaderAt, size int64, positions int) (Layout, []jobs.Span, error) {
 	var first error
 	for _, form := range []stateForm{
 		{cellBytes: 12}, {cellBytes: 24}, {cellBytes: 12, keysOnly: true}, {cellBytes: 24, keysOnly: true},
 	} {
-		s := stateReader{r: r, size: size, digest: sha256.New(), form: form}
+		s := stateReader{r: r, size: size, digest: sha256.New(), form: form, positions: positions}
 		l, err := s.layout()
 		if err == nil {
-			return l, nil
+			return l, s.spans, nil
 		}
 		if first == nil {
 			first = err
 		}
 	}
-	return Layout{}, first
+	return Layout{}, nil, first
 }
 
 // stateForm is what a state file leaves unsaid.
@@ -92,6 +99,9 @@ type stateReader struct {
 	err    error
 	digest hash.Hash
 	form   stateForm
+
+	positions int         // whose rows are wanted: these from 0 on
+	spans     []jobs.Span // where they are, in the file's order
 }
 
 // layout reads the whole file: its head, one part for each cache of the model, and the checkpoints.
@@ -173,6 +183,7 @@ func (s *stateReader) attention(l *Layout) {
 			s.fail("several sequences in one state")
 			return
 		}
+		begin := s.beginsWith(cells)
 		s.skip(cells, s.form.cellBytes)
 		transposed, layers := s.uint32(), s.uint32()
 		if transposed > 1 || layers == 0 || layers > maxStateLayers {
@@ -180,10 +191,10 @@ func (s *stateReader) attention(l *Layout) {
 			return
 		}
 		s.note("attention cell %d layers %d rotated %d %d", s.form.cellBytes, layers, s.uint32(), s.uint32())
-		k := s.rows("k", cells, layers, false)
+		k := s.rows("k", cells, begin, layers, false)
 		v := ""
 		if !s.form.keysOnly {
-			v = s.rows("v", cells, layers, transposed == 1)
+			v = s.rows("v", cells, begin, layers, transposed == 1)
 		}
 		if l.Streams == 0 {
 			l.CacheK, l.CacheV, l.FlashAttention, l.Streams = k, v, transposed == 0, int(streams)
@@ -194,8 +205,9 @@ func (s *stateReader) attention(l *Layout) {
 	}
 }
 
-// rows reads the layers of one half of a cache and returns the type of the first.
-func (s *stateReader) rows(half string, cells int64, layers uint32, transposed bool) string {
+// rows reads the layers of one half of a cache and returns the type of the first. The first rows of each, begin of them, are noted: where
+// values are transposed, what belongs to a position is no row but strewn over the layer, and always counts as new.
+func (s *stateReader) rows(half string, cells, begin int64, layers uint32, transposed bool) string {
 	var first gguf.Type
 	for i := range layers {
 		if s.err != nil {
@@ -216,7 +228,10 @@ func (s *stateReader) rows(half string, cells int64, layers uint32, transposed b
 			if n, ok := t.Values(int64(bytes)); ok {
 				values = uint64(n)
 			}
-			s.skip(cells, int64(bytes))
+			at := s.at
+			if s.skip(cells, int64(bytes)); s.err == nil && begin > 0 && bytes > 0 {
+				s.spans = append(s.spans, jobs.Span{Offset: at, Bytes: begin * int64(bytes)})
+			}
 		}
 		if t == first {
 			s.note("%s %d", half, values)

@@ -79,7 +79,7 @@ func TestReadLayoutOfHandmadeFiles(t *testing.T) {
 		"recurrent":                       {words(head(3), 1, 2, 0, 0, 1, 0, int64(12), byte(12), 0, int64(8), byte(8)), Layout{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := readLayout(bytes.NewReader(tt.file), int64(len(tt.file)))
+			l, _, err := readLayout(bytes.NewReader(tt.file), int64(len(tt.file)), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,12 +89,12 @@ func TestReadLayoutOfHandmadeFiles(t *testing.T) {
 			}
 			// Checkpoints come and go.
 			with := words(tt.file, checkpointMagic, 1, 2, int64(2), 0, 1, int64(5), byte(5), int64(0), int64(0), int64(1), 0, 0, int64(0), int64(1), byte(1), int64(0))
-			if again, err := readLayout(bytes.NewReader(with), int64(len(with))); err != nil || again.Digest != digest {
+			if again, _, err := readLayout(bytes.NewReader(with), int64(len(with)), 0); err != nil || again.Digest != digest {
 				t.Errorf("with checkpoints: %+v, %v", again, err)
 			}
 			for cut := range len(tt.file) {
 				// What is left may be a whole file too, but of another layout.
-				if l, err := readLayout(bytes.NewReader(tt.file), int64(cut)); err == nil && l.Digest == digest {
+				if l, _, err := readLayout(bytes.NewReader(tt.file), int64(cut), 0); err == nil && l.Digest == digest {
 					t.Fatalf("cut to %d of %d bytes it is the same: %+v", cut, len(tt.file), l)
 				}
 			}
@@ -224,23 +224,34 @@ func ask(t *testing.T, url string, body map[string]any) {
 	}
 }
 
-// FuzzReadLayout checks that no file breaks the reader, and that what it reads is the same again.
+// FuzzReadLayout checks that no file breaks the reader, that what it reads is the same again, and that the rows it finds are parts
+// of the file, one behind the other.
 func FuzzReadLayout(f *testing.F) {
 	base := words(head(3), plain(0))
-	f.Add(base)
-	f.Add(words(head(3), plain(3), plain(3)))
-	f.Add(words(head(3), 4, 0, 0, plain(0)[4:], 0))
-	f.Add(words(base, 1, 2, 0, 0, 4, 0, int64(12), byte(12), 0, int64(8), byte(8), checkpointMagic, 1, 1, int64(2), 0, 1, int64(5), byte(5), int64(0), int64(0)))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := readLayout(bytes.NewReader(b), int64(len(b)))
+	f.Add(base, 2)
+	f.Add(words(head(3), plain(3), plain(3)), 3)
+	f.Add(words(head(3), 4, 0, 0, plain(0)[4:], 0), 1<<30)
+	f.Add(words(base, 1, 2, 0, 0, 4, 0, int64(12), byte(12), 0, int64(8), byte(8), checkpointMagic, 1, 1, int64(2), 0, 1, int64(5), byte(5), int64(0), int64(0)), -1)
+	f.Fuzz(func(t *testing.T, b []byte, positions int) {
+		l, rows, err := readLayout(bytes.NewReader(b), int64(len(b)), positions)
 		if err != nil {
+			if rows != nil {
+				t.Errorf("rows %v of a file that is not understood", rows)
+			}
 			return
 		}
 		if l.Tokens < 0 || l.Tokens > len(b) || l.Streams < 0 || l.Streams > maxStateStreams || len(l.Digest) != 64 {
 			t.Errorf("layout %+v", l)
 		}
-		if again, err := readLayout(bytes.NewReader(b), int64(len(b))); err != nil || again != l {
+		if again, _, err := readLayout(bytes.NewReader(b), int64(len(b)), 0); err != nil || again != l {
 			t.Errorf("read again: %+v, %v; the first time %+v", again, err, l)
+		}
+		at := int64(0)
+		for _, r := range rows {
+			if r.Offset < at || r.Bytes <= 0 || r.Bytes > int64(len(b))-r.Offset || r.Bytes%int64(positions) != 0 {
+				t.Fatalf("%d positions: rows %v in %d bytes", positions, rows, len(b))
+			}
+			at = r.Offset + r.Bytes
 		}
 	})
 }

@@ -49,6 +49,7 @@ type Model struct {
 	GeneratedTokens        int                  `json:"generated_tokens"`
 	States                 int                  `json:"states"`                      // KV states that were handed over and used
 	StateBytes             int64                `json:"state_bytes"`                 // of these
+	MovedBytes             int64                `json:"moved_bytes"`                 // of these, that went over the network
 	HandoverFailures       map[jobs.Failure]int `json:"handover_failures,omitempty"` // jobs whose prompt was computed again, by reason
 	PrefillSeconds         float64              `json:"prefill_seconds"`
 	PrefillTokensPerSecond float64              `json:"prefill_tokens_per_second"`
@@ -139,6 +140,7 @@ func (m *Model) add(r *jobs.Result) {
 	} else if h != nil {
 		m.States++
 		m.StateBytes += h.Bytes
+		m.MovedBytes += h.MovedBytes
 	}
 }
 

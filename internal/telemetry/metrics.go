@@ -23,6 +23,8 @@ type Metrics struct {
 	slow       prometheus.Counter
 	handovers  *prometheus.CounterVec
 	moved      prometheus.Counter
+	states     prometheus.Counter
+	rebuilt    *prometheus.CounterVec
 	saving     prometheus.Histogram
 	moving     prometheus.Histogram
 	restoring  prometheus.Histogram
@@ -69,7 +71,9 @@ func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
 		generated:  prometheus.NewCounter(prometheus.CounterOpts(opts("generated_tokens_total", "Tokens generated."))),
 		slow:       prometheus.NewCounter(prometheus.CounterOpts(opts("slow_transfers_total", "Hand-overs that took longer than a second."))),
 		handovers:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("handovers_total", "KV states that were meant to be handed over, by what came of it: used, or why not. Those that were never offered show at the prefill worker, the others at the decode worker.")), []string{"outcome"}),
-		moved:      prometheus.NewCounter(prometheus.CounterOpts(opts("handover_bytes_total", "Bytes of KV states fetched."))),
+		moved:      prometheus.NewCounter(prometheus.CounterOpts(opts("handover_bytes_total", "Bytes of KV states that went over the network."))),
+		states:     prometheus.NewCounter(prometheus.CounterOpts(opts("handover_state_bytes_total", "Sizes of the KV states fetched: more than went over the network if rows of shared prefixes were here."))),
+		rebuilt:    prometheus.NewCounterVec(prometheus.CounterOpts(opts("handover_rebuilt_total", "KV states that were put together from rows that were here and the rest, by what came of it: used; or failed, and then the whole was fetched.")), []string{"outcome"}),
 		saving:     span("handover_save_seconds", "Time in which the engine wrote a KV state."),
 		moving:     span("handover_transfer_seconds", "Time in which a KV state was fetched and verified."),
 		restoring:  span("handover_restore_seconds", "Time in which the engine read a KV state."),
@@ -88,7 +92,7 @@ func NewMetrics(role jobs.Stage, model string, g Gauges) *Metrics {
 		m.registry.MustRegister(gauge("handover_pairs_stopped", "Machines from which no KV states are taken, until an operator clears it.", g.StoppedPairs))
 	}
 	m.registry.MustRegister(m.tasks, m.seconds, m.waited, m.prompt, m.generated, m.slow, m.httpCalls, m.engineUp, m.slotsTotal, m.slotsBusy,
-		m.handovers, m.moved, m.saving, m.moving, m.restoring,
+		m.handovers, m.moved, m.states, m.rebuilt, m.saving, m.moving, m.restoring,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -135,15 +139,26 @@ func (m *Metrics) promptTokens(cached, computed int) {
 // StateSaved notes how long the engine wrote a KV state.
 func (m *Metrics) StateSaved(d time.Duration) { m.saving.Observe(d.Seconds()) }
 
+// StateFetched counts a KV state that arrived.
+func (m *Metrics) StateFetched(bytes, moved int64, rebuilt, failed bool) {
+	m.states.Add(float64(bytes))
+	m.moved.Add(float64(moved))
+	if rebuilt {
+		m.rebuilt.WithLabelValues("used").Inc()
+	}
+	if failed {
+		m.rebuilt.WithLabelValues("failed").Inc()
+	}
+}
+
 // HandoverEnded counts one KV state that was meant to be handed over: it was used if there is no failure. Times of
 // what did not happen are 0.
-func (m *Metrics) HandoverEnded(f jobs.Failure, bytes int64, transfer, restore time.Duration) {
+func (m *Metrics) HandoverEnded(f jobs.Failure, transfer, restore time.Duration) {
 	outcome := "used"
 	if f != "" {
 		outcome = string(f)
 	}
 	m.handovers.WithLabelValues(outcome).Inc()
-	m.moved.Add(float64(bytes))
 	if transfer > 0 {
 		m.moving.Observe(transfer.Seconds())
 	}

@@ -44,9 +44,11 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	m.Task(&jobs.Task{Stage: jobs.StagePrefill, Job: job}, time.Second, jobs.Outcome{Next: &jobs.Handover{Prefill: &jobs.Prefill{CachedTokens: 10, ComputedTokens: 20}}}, nil)
 	m.Task(&jobs.Task{Stage: jobs.StageFallback, Job: job}, time.Second, jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "no"))
 	m.StateSaved(27 * time.Millisecond)
-	m.HandoverEnded("", 2e9, 800*time.Millisecond, 12*time.Millisecond)
-	m.HandoverEnded(jobs.FailDigest, 1e9, 400*time.Millisecond, 0)
-	m.HandoverEnded(jobs.FailFingerprint, 0, 0, 0)
+	m.StateFetched(2e9, 1e9, true, false)
+	m.StateFetched(1e9, 15e8, false, true)
+	m.HandoverEnded("", 800*time.Millisecond, 12*time.Millisecond)
+	m.HandoverEnded(jobs.FailDigest, 400*time.Millisecond, 0)
+	m.HandoverEnded(jobs.FailFingerprint, 0, 0)
 	m.HTTP("/health", 200)
 	m.EngineUp(true)
 
@@ -66,7 +68,10 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		`tandem_handovers_total{` + who + `outcome="used",role="decode"} 1`,
 		`tandem_handovers_total{` + who + `outcome="digest",role="decode"} 1`,
 		`tandem_handovers_total{` + who + `outcome="fingerprint",role="decode"} 1`,
-		`tandem_handover_bytes_total{` + who + `role="decode"} 3e+09`,
+		`tandem_handover_bytes_total{` + who + `role="decode"} 2.5e+09`,
+		`tandem_handover_state_bytes_total{` + who + `role="decode"} 3e+09`,
+		`tandem_handover_rebuilt_total{` + who + `outcome="used",role="decode"} 1`,
+		`tandem_handover_rebuilt_total{` + who + `outcome="failed",role="decode"} 1`,
 		`tandem_handover_save_seconds_count{` + who + `role="decode"} 1`,
 		`tandem_handover_transfer_seconds_count{` + who + `role="decode"} 2`,
 		`tandem_handover_restore_seconds_count{` + who + `role="decode"} 1`,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/gguf"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
@@ -109,13 +110,13 @@ func lines(name string, n int) string {
 	return b.String()
 }
 
-// TestClass: what forty prompts share is computed once in each prefill slot, and the decode machine computes a
+// TestClass: what forty prompts share is computed once in each prefill slot and moves once to the decode machine, which computes a
 // token or two of each.
 func TestClass(t *testing.T) {
 	const students, slots = 40, 2
 	shapes := []tinymodel.Shape{tinymodel.GPTOSS}
 	if whole() {
-		shapes = []tinymodel.Shape{tinymodel.Llama, tinymodel.Qwen3MoE, tinymodel.GPTOSS}
+		shapes = tinymodel.Shapes()
 	}
 	for _, shape := range shapes {
 		t.Run(string(shape), func(t *testing.T) {
@@ -136,7 +137,13 @@ func TestClass(t *testing.T) {
 
 			alone := s.run(job(class, 0))
 			prefix := alone.Usage.PromptTokens
-			computed, own := 0, 0
+			header, err := gguf.Read(standintest.ModelFile(t, spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			perToken, _ := header.StateBytes("f16", "f16")
+			prefixBytes := (perToken - 16) * int64(prefix) // the rows; 16 bytes say of a token which it is and where, and are each state's own
+			computed, own, states, moved, ownBytes := 0, 0, int64(0), int64(0), int64(0)
 			for i, r := range results {
 				u := r.Usage
 				if r.Status != jobs.Succeeded || r.Method != jobs.MethodDisaggregated || u.HandedOver != u.PromptTokens-1 || u.DecodeComputed > 2 {
@@ -145,11 +152,19 @@ func TestClass(t *testing.T) {
 				}
 				computed += u.PrefillComputed
 				own += u.PromptTokens - prefix
+				if h := r.Handover; h != nil {
+					states, moved, ownBytes = states+h.Bytes, moved+h.MovedBytes, ownBytes+h.Bytes-prefixBytes
+				}
 			}
 			limit := 1.1 * float64(slots*prefix+own)
 			t.Logf("%d jobs, prefix %d tokens, own parts %d: the prefill engine computed %d, %.3f × (prefix once per slot + own parts)", students, prefix, own, computed, float64(computed)/float64(slots*prefix+own))
 			if float64(computed) > limit {
 				t.Errorf("the prefill engine computed %d tokens; want at most %.0f", computed, limit)
+			}
+			least := float64(prefixBytes + ownBytes)
+			t.Logf("states of %d bytes, prefix %d, own parts %d: %d bytes moved, %.3f × (prefix once + own parts)", states, prefixBytes, ownBytes, moved, float64(moved)/least)
+			if float64(moved) > 1.1*least {
+				t.Errorf("%d bytes of the states moved; want at most %.0f", moved, 1.1*least)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func TestReport(t *testing.T) {
 		ended("gpt-oss:120b", jobs.Failed, "", 7, 7, 7),
 	}
 	results[0].Usage.PrefillCached, results[0].Usage.HandedOver, results[0].Usage.DecodeCached, results[0].Usage.DecodeComputed = 500, 999, 999, 1
-	results[0].Handover = &jobs.HandoverReport{Bytes: 98_304_000, BytesPerSecond: 1e9}
+	results[0].Handover = &jobs.HandoverReport{Bytes: 98_304_000, MovedBytes: 40_304_000, BytesPerSecond: 1e9}
 	results[1].Handover = &jobs.HandoverReport{Failure: jobs.FailDigest}
 	results[1].Warnings = []string{jobs.WarnFallback}
 	sum := func(wall time.Duration) batchReport {

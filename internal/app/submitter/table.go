@@ -55,12 +55,12 @@ func (rep batchReport) writeSpeeds(w *strings.Builder) {
 
 // writePrompts prints the table of what became of the prompts' tokens.
 func (rep batchReport) writePrompts(w *strings.Builder) {
-	t := rep.table(w, "prompt tok", "cached", "computed", "handed over", "computed again", "states", "size")
+	t := rep.table(w, "prompt tok", "cached", "computed", "handed over", "computed again", "states", "size", "moved")
 	for _, m := range rep.Models {
 		t.row(m.Model, fmt.Sprint(m.PromptTokens), fmt.Sprint(m.PrefillCached), fmt.Sprint(m.PrefillComputed), fmt.Sprint(m.HandedOver),
-			fmt.Sprint(m.DecodeComputed), fmt.Sprint(m.States), size(uint64(m.StateBytes)))
+			fmt.Sprint(m.DecodeComputed), fmt.Sprint(m.States), size(uint64(m.StateBytes)), size(uint64(m.MovedBytes)))
 	}
-	t.flush("(cached and computed where the prompt was processed first; handed over as KV state; computed again on the decode machine)")
+	t.flush("(cached and computed where the prompt was processed first; handed over as KV state; moved: what of it the decode machine did not have; computed again on the decode machine)")
 }
 
 // modelTable has one row for each model.

@@ -77,6 +77,7 @@ var limits = map[string]object{
 	"State.token":            {{"maxLength", jobs.MaxToken}, {"pattern", "^[!-~]+$"}},
 	"State.bytes":            {{"minimum", 1}},
 	"State.tokens":           {{"minimum", 1}, {"maximum", jobs.MaxTokens}},
+	"State.prefix":           {{"minimum", 0}, {"maximum", jobs.MaxTokens}},
 	"State.first":            {{"maxItems", jobs.MaxFirst}},
 	"State.save_seconds":     {{"minimum", 0}},
 	"TokenProb.id":           {{"minimum", 0}},
