@@ -44,13 +44,13 @@ func (d Decision) String() string {
 
 // Figures are what each way takes this one job, in words.
 func (d Decision) Figures() string {
-	line := "; this one alone"
+	var ways []string
 	for _, c := range d.Ways() {
 		if c.Possible {
-			line += fmt.Sprintf(", %s %s", c.Way, secondsText(c.Total))
+			ways = append(ways, fmt.Sprintf("%s %s", c.Way, secondsText(c.Total)))
 		}
 	}
-	return strings.Replace(line, "alone,", "alone:", 1)
+	return "; this one alone: " + strings.Join(ways, ", ")
 }
 
 // guessed names the figures of the comparison that nobody has measured yet.
