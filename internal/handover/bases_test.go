@@ -1,10 +1,13 @@
 package handover
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,5 +132,48 @@ func TestBaseThatIsNotKept(t *testing.T) {
 			time.Sleep(time.Minute + time.Second)
 		}
 		kept(t, b, 7, 400) // another time
+	})
+}
+
+// If the one whose rows others wait for does not come, these fetch whole states, all at once and without a turn; the next one has it. Whoever
+// waits shows signs of life, and may be ended.
+func TestRowsThatDoNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBases(1000, time.Minute, slog.New(slog.DiscardHandler))
+		defer b.close()
+		p := &prefix{Name: "rows", Rows: []jobs.Span{{Bytes: 400}}}
+		_, turn, err := b.take(t.Context(), p, nil)
+		if turn == nil || err != nil || !b.holds("rows") {
+			t.Fatalf("the first has no turn: %v", err)
+		}
+		ended := errors.New("the job was cancelled")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				steps := 0
+				with, want := t.Context(), error(nil)
+				if i == 0 {
+					with, want = ctx, ended
+				}
+				found, turn, err := b.take(with, p, func() { steps++ })
+				if found != nil || turn != nil || err != want || steps < 2 {
+					t.Errorf("found %v, turn %t, error %v after %d signs of life; want nothing, and error %v", found, turn != nil, err, steps, want)
+				}
+			})
+		}
+		time.Sleep(2500 * time.Millisecond)
+		cancel(ended)
+		synctest.Wait()
+		turn()
+		all.Wait()
+		if _, turn, err := b.take(t.Context(), p, nil); turn == nil || err != nil {
+			t.Errorf("the next has no turn: %v", err)
+		} else {
+			turn()
+		}
+		if b.holds("rows") {
+			t.Error("holds what nobody fetches")
+		}
 	})
 }

@@ -1,11 +1,8 @@
 package handover
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,62 +211,6 @@ func TestRebuildsAtOnce(t *testing.T) {
 	}
 	if whole != 1 {
 		t.Errorf("%d of %d states travelled whole", whole, len(got))
-	}
-}
-
-// If the one whose rows others wait for does not come, they fetch whole states, all at once; and whoever waits may be ended.
-func TestRowsThatDoNotCome(t *testing.T) {
-	h := newHalves(t)
-	reached, ended, release := make(chan struct{}, 1), errors.New("the job was cancelled"), make(chan struct{})
-	first, _ := offerLayered(t, h.server, "first", 1, 10)
-	slow := behind(t, h.server, first, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if !strings.HasSuffix(r.URL.Path, "/"+wantPrefix) {
-			reached <- struct{}{}
-			<-release
-			w.WriteHeader(404)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-	var all sync.WaitGroup
-	all.Go(func() {
-		_, err := h.client.Fetch(t.Context(), slow, h.dir, "x-", nil)
-		if h, ok := errors.AsType[*jobs.HandoverError](err); !ok || h.Failure != jobs.FailNotFound {
-			t.Errorf("the first: %v", err)
-		}
-	})
-	<-reached
-	ctx, cancel := context.WithCancelCause(t.Context())
-	waits := make(chan struct{}, 4)
-	for i := range 4 {
-		state, content := offerLayered(t, h.server, fmt.Sprint(i), 1, uint64(20+i))
-		moved := behind(t, h.server, state, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			next.ServeHTTP(w, r)
-			if strings.HasSuffix(r.URL.Path, "/"+wantPrefix) {
-				waits <- struct{}{}
-			}
-		})
-		all.Go(func() {
-			if i == 0 {
-				if _, err := h.client.Fetch(ctx, moved, h.dir, "x-", nil); err != ended {
-					t.Errorf("error %v, want the cause", err)
-				}
-				return
-			}
-			got, err := h.client.Fetch(t.Context(), moved, h.dir, "x-", nil)
-			wantFetched(t, got, err, content)
-			wantMoved(t, got, false, false)
-		})
-	}
-	for range 4 {
-		<-waits
-	}
-	cancel(ended)
-	close(release)
-	all.Wait()
-	h.client.bases.work.Wait()
-	if n := len(h.client.bases.held); n != 0 {
-		t.Errorf("%d bases of those that had no turn", n)
 	}
 }
 
