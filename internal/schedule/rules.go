@@ -9,22 +9,32 @@ type rule struct {
 	feed float64
 	// soonest has them take the way in which the job itself ends sooner instead.
 	soonest bool
+	// gate is how many jobs for each decode slot are handed over, but not done, at most; 0 is any number.
+	gate int
+	// idle has prefill machines do nothing.
+	idle bool
 	// whole is for decode machines: what they do with nothing to go on from.
 	whole decodeRule
 }
 
+// gateSlots is the gate of plan disaggregated: internal/queue/pressure.go.
+const gateSlots = 2
+
 type decodeRule int
 
 const (
-	never  decodeRule = iota // wait
-	sooner                   // a whole request, if computing its prompt takes less than waiting
-	always                   // a whole request
+	neverWhole decodeRule = iota // wait
+	sooner                       // a whole request, if computing its prompt takes less than waiting
+	always                       // a whole request
 )
 
-// rules are those under which a scene is followed. Each is the best for some machines and loads; who knows the future, decides by the best.
-func rules() []rule {
+// horizon is how many jobs of the intake are followed for a decision: what comes later hardly changes what is best now.
+const horizon = 96
+
+// autoRules are those under which plan auto is followed. Each is the best for some machines and loads; who knows the future, decides by the best.
+func autoRules() []rule {
 	var list []rule
-	for _, d := range []decodeRule{never, sooner, always} {
+	for _, d := range []decodeRule{neverWhole, sooner, always} {
 		for _, p := range []rule{{feed: math.Inf(1)}, {feed: 1}, {feed: 0.5}, {soonest: true}, {feed: 0}} {
 			p.whole = d
 			list = append(list, p)
@@ -34,52 +44,62 @@ func rules() []rule {
 }
 
 // choose is what a slot does under the simulation's rule.
-func (m *simulation) choose(i int) Action {
-	sl := &m.slots[i]
-	machine := &m.Machines[sl.machine]
-	if machine.Decode {
-		return m.chooseDecode(sl, machine)
+func (m *simulation) choose(sl *slot) Action {
+	x := &m.Machines[sl.machine]
+	if x.Decode {
+		return m.chooseDecode(sl, x)
 	}
-	if m.left == 0 {
+	if m.left == 0 || m.rule.idle {
 		return Wait
 	}
-	t := &machine.Times[m.next()]
+	kind := m.head()
+	t := &x.Times[kind]
 	prompt := t.Prompt
-	if !sl.warm {
+	if sl.prefix != m.Kinds[kind].Prefix {
 		prompt += t.Prefix
 	}
-	whole := prompt + t.generate(m.busy(i))
-	dry, after, slots := m.decodeWork()
-	if slots == 0 || !m.anyTakes() {
+	if m.rule.feed == 0 && !m.rule.soonest {
 		return Whole
 	}
-	move := m.moveTime(m.next())
-	hand := max(prompt+t.Save+move, dry) + after
+	d := m.decodeWork(kind)
+	if d.slots == 0 {
+		return Whole
+	}
+	if m.rule.gate > 0 && d.jobs >= m.rule.gate*d.slots {
+		return Wait
+	}
+	if math.IsInf(m.rule.feed, 1) {
+		return HandOver
+	}
+	e := &m.engines[sl.machine]
+	whole := max(0, e.turn-m.now) + prompt + t.Generate[0]*m.shares[sl.machine][e.answers]
+	hand := max(prompt+t.Save+d.move, d.dry) + d.after
 	switch {
 	case m.left == 1 || m.rule.soonest: // the last one ends where it ends soonest
 		if whole <= hand {
 			return Whole
 		}
 		return HandOver
-	case dry >= m.rule.feed*(whole+t.Prompt+t.Save+move):
+	case d.dry >= m.rule.feed*(whole+t.Prompt+t.Save+d.move):
 		return Whole
 	}
 	return HandOver
 }
 
-func (m *simulation) chooseDecode(sl *slot, machine *Machine) Action {
+func (m *simulation) chooseDecode(sl *slot, x *Machine) Action {
 	wait := math.Inf(1)
-	if r := m.firstReady(); r >= 0 && machine.Takes {
-		if wait = m.ready[r].At - m.now; wait <= 0 {
+	if len(m.ready) > 0 && x.Takes {
+		if wait = m.ready[0].At - m.now; wait <= 0 {
 			return Continue
 		}
 	}
 	if m.left == 0 {
 		return Wait
 	}
-	t := &machine.Times[m.next()]
+	kind := m.head()
+	t := &x.Times[kind]
 	prompt := t.Prompt
-	if !sl.warm {
+	if sl.prefix != m.Kinds[kind].Prefix {
 		prompt += t.Prefix
 	}
 	switch m.rule.whole {
@@ -93,44 +113,61 @@ func (m *simulation) chooseDecode(sl *slot, machine *Machine) Action {
 	return Wait
 }
 
-// decodeWork is for how long the decode machines have work, on average, and what one more job would take there.
-func (m *simulation) decodeWork() (dry, after float64, slots int) {
-	work := 0.0
-	for i := range m.slots {
-		sl := &m.slots[i]
-		machine := &m.Machines[sl.machine]
-		if !machine.Decode || !machine.Takes {
-			continue
-		}
-		slots++
-		work += max(0, sl.free-m.now)
-		if m.left > 0 {
-			t := &machine.Times[m.next()]
-			after += t.Restore + t.generate(len(machine.Slots))
-		}
-	}
-	if slots == 0 {
-		return 0, 0, 0
-	}
-	after /= float64(slots)
-	for _, r := range m.ready {
-		first := true
-		for i := range m.Machines {
-			if x := &m.Machines[i]; first && x.Decode && x.Takes {
-				work += x.Times[r.Kind].Restore + x.Times[r.Kind].generate(len(x.Slots))
-				first = false
-			}
-		}
-	}
-	return work / float64(slots), after, slots
+// decoding is what the decode machines have to do.
+type decoding struct {
+	slots int
+	jobs  int     // that they have, or will have been handed
+	dry   float64 // for how long there is work, on average
+	after float64 // what one more job takes there
+	move  float64 // and its way to them
 }
 
-// moveTime is how long a KV state is on its way.
-func (m *simulation) moveTime(kind int) float64 {
+func (m *simulation) decodeWork(kind int) (d decoding) {
+	machines := 0
+	d.jobs = len(m.ready)
 	for i := range m.Machines {
-		if x := &m.Machines[i]; x.Decode && x.Takes {
-			return x.Times[kind].Move
+		x, e := &m.Machines[i], &m.engines[i]
+		if !x.Decode {
+			for k := range e.slots {
+				if sl := &e.slots[k]; sl.state == atPrompt && sl.hand {
+					d.jobs++
+				}
+			}
+			continue
 		}
+		if !x.Takes {
+			continue
+		}
+		machines++
+		n := len(x.Slots)
+		d.slots += n
+		each := m.shares[i][n-1] / float64(n) // of the machine's time, for a second of an answer alone
+		d.dry += max(0, e.turn-m.now)
+		for k := range e.slots {
+			switch sl := &e.slots[k]; sl.state {
+			case atPrompt:
+				d.dry += sl.answer * each
+				d.jobs++
+			case atAnswer:
+				d.dry += (sl.at - e.work) * each
+				d.jobs++
+			}
+		}
+		if from := max(e.at, e.turn); e.answers > 0 && m.now > from {
+			d.dry -= (m.now - from) / m.shares[i][e.answers-1] * each * float64(e.answers)
+		}
+		if machines == 1 {
+			for _, r := range m.ready {
+				d.dry += x.Times[r.Kind].Restore + x.Times[r.Kind].Generate[0]*each
+			}
+		}
+		t := &x.Times[kind]
+		d.after += t.Restore + t.Generate[0]*m.shares[i][n-1]
+		d.move = t.Move
 	}
-	return 0
+	if machines > 0 {
+		d.dry /= float64(machines)
+		d.after /= float64(machines)
+	}
+	return d
 }
