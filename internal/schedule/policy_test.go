@@ -1,7 +1,9 @@
 package schedule_test
 
 import (
+	"fmt"
 	"math"
+	"os"
 
 	"tandem/internal/schedule"
 )
@@ -47,12 +49,11 @@ func (s *slot) ends(now float64) float64 {
 		}
 		return (now-s.began)/10 + s.gen
 	}
-	took := now - s.first
 	alone := s.m.TokenSeconds(s.job.prompt()+s.job.answer/2, 1)
 	made := float64(s.job.answer) - s.left/alone
 	perSecond := float64(s.job.guess) / s.gen
-	if made > 16 && took > 0 {
-		perSecond = made / took
+	if made > 16 && s.spent > 0 {
+		perSecond = made / s.spent
 	}
 	return max(float64(s.job.guess)-made, 0.1*made) / perSecond
 }
@@ -79,12 +80,45 @@ func (s *seen) note(j *job) {
 func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 	head := w.intake[0]
 	w.seen.note(head)
+	s = &schedule.Scene{Kinds: []schedule.Kind{{Prefix: head.class + 1}}, Intake: []schedule.Lot{{Kind: 0, Count: 1}}}
+	kinds := []*job{head}
 	rest := &job{class: head.class, prefix: int(w.seen.average[0]), own: int(w.seen.average[1]), guess: int(w.seen.average[2])}
-	s = &schedule.Scene{Kinds: []schedule.Kind{{Prefix: head.class + 1}, {Prefix: head.class + 1}}, Intake: []schedule.Lot{{Kind: 0, Count: 1}, {Kind: 1, Count: len(w.intake) - 1}}}
+	groups := 0
+	fmt.Sscan(os.Getenv("REST"), &groups)
+	if n := len(w.intake) - 1; groups > 0 && n > 0 {
+		at := 1
+		for g := range groups {
+			to := 1 + n*(g+1)/groups
+			if to == at {
+				continue
+			}
+			avg := &job{class: head.class}
+			for _, j := range w.intake[at:to] {
+				avg.prefix += j.prefix
+				avg.own += j.own
+				avg.guess += j.guess
+			}
+			c := to - at
+			avg.prefix, avg.own, avg.guess = avg.prefix/c, avg.own/c, avg.guess/c
+			kinds = append(kinds, avg)
+			s.Kinds = append(s.Kinds, schedule.Kind{Prefix: head.class + 1})
+			s.Intake = append(s.Intake, schedule.Lot{Kind: len(kinds) - 1, Count: c})
+			at = to
+		}
+	} else {
+		s.Intake = append(s.Intake, schedule.Lot{Kind: 1, Count: len(w.intake) - 1})
+		kinds = append(kinds, rest)
+		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: head.class + 1})
+	}
+	kinds = append(kinds, rest)
+	s.Kinds = append(s.Kinds, schedule.Kind{Prefix: head.class + 1})
+	seen := len(kinds) - 1
 	for _, x := range w.machines {
 		sm := schedule.Machine{
 			Decode: x.decodes(), Takes: x.decodes(),
-			Times: []schedule.Times{w.believed(x, head), w.believed(x, rest)},
+		}
+		for _, k := range kinds {
+			sm.Times = append(sm.Times, w.believed(x, k))
 		}
 		for _, sl := range x.slots {
 			if sl == free {
@@ -92,7 +126,7 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 			}
 			one := schedule.Slot{Prefix: sl.holds + 1}
 			if sl.job != nil {
-				one.Free, one.Hand, one.Kind = max(0.01, sl.ends(w.now)), sl.hands, 1
+				one.Free, one.Hand, one.Kind = max(0.01, sl.ends(w.now)), sl.hands, seen
 				if !sl.hands && sl.first == 0 && withFirst {
 					one.First = max(0.01, one.Free-sl.gen)
 				}
@@ -106,7 +140,7 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 		if r.to != nil {
 			at = max(0, r.at-w.now)
 		}
-		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: 1})
+		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: seen})
 	}
 	return s, slot
 }

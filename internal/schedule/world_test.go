@@ -66,7 +66,8 @@ type slot struct {
 	steps  []step
 	number int // in the order of the requests
 	done   int // tokens of the prompt
-	left   float64
+	left   float64 // of the answer, in seconds of one alone
+	spent  float64 // on the answer so far, but for what others of the machine had their turn
 	hands  bool
 	holds  int // the class whose prefix is in its cache; -1 if none
 	used   int // number of its last request
@@ -226,7 +227,7 @@ func (w *world) take() *job {
 // begin has a slot do the steps of a job.
 func (w *world) begin(s *slot, j *job, steps ...step) {
 	w.taken++
-	s.job, s.steps, s.number, s.used, s.began, s.first = j, steps, w.taken, w.taken, w.now, 0
+	s.job, s.steps, s.number, s.used, s.began, s.first, s.spent = j, steps, w.taken, w.taken, w.now, 0, 0
 	s.hands = slices.Contains(steps, save)
 	s.done = 0
 	if steps[0] == restore {
@@ -338,6 +339,7 @@ func (w *world) advance(m *machine, to float64) {
 		return
 	}
 	for _, s := range list {
+		s.spent += to - w.now
 		if s.left -= (to - w.now) / m.share(len(list)); s.left <= 1e-9 {
 			s.end(w, to)
 		}
