@@ -1,6 +1,6 @@
 package schedule
 
-import "math"
+import ("math"; "os"; "fmt")
 
 // rule is how free slots go on after the action that is being looked at.
 type rule struct {
@@ -68,19 +68,25 @@ func (m *simulation) choose(sl *slot) Action {
 	if m.rule.gate > 0 && d.jobs >= m.rule.gate*d.slots {
 		return Wait
 	}
-	if math.IsInf(m.rule.feed, 1) {
+	if math.IsInf(m.rule.feed, 1) && m.rule.gate > 0 {
 		return HandOver
 	}
 	e := &m.engines[sl.machine]
 	whole := max(0, e.turn-m.now) + prompt + t.Generate[0]*m.shares[sl.machine][e.answers]
 	hand := max(prompt+t.Save+d.move, d.dry) + d.after
+	lead := whole+t.Prompt+t.Save+d.move
 	switch {
+	case math.IsInf(m.rule.feed, 1):
+		if d.dry >= ahead*lead {
+			return Wait
+		}
+		return HandOver
 	case m.left == 1 || m.rule.soonest: // the last one ends where it ends soonest
 		if whole <= hand {
 			return Whole
 		}
 		return HandOver
-	case d.dry >= m.rule.feed*(whole+t.Prompt+t.Save+d.move):
+	case d.dry >= m.rule.feed*lead:
 		return Whole
 	}
 	return HandOver
@@ -170,4 +176,24 @@ func (m *simulation) decodeWork(kind int) (d decoding) {
 		d.after /= float64(machines)
 	}
 	return d
+}
+
+var ahead = func() float64 { v := 1e9; fmt.Sscan(os.Getenv("AHEAD"), &v); return v }()
+
+// mayHand reports whether decode needs more work.
+func (m *simulation) mayHand(sl *slot) bool {
+	if m.left == 0 {
+		return false
+	}
+	x := &m.Machines[sl.machine]
+	kind := m.head()
+	t := &x.Times[kind]
+	prompt := t.Prompt
+	if sl.prefix != m.Kinds[kind].Prefix {
+		prompt += t.Prefix
+	}
+	e := &m.engines[sl.machine]
+	d := m.decodeWork(kind)
+	whole := max(0, e.turn-m.now) + prompt + t.Generate[0]*m.shares[sl.machine][e.answers]
+	return d.dry < ahead*(whole+t.Prompt+t.Save+d.move)
 }

@@ -154,6 +154,9 @@ func (m *simulation) begin(e *engine, nth int, first Action) bool {
 		m.busy--
 		*sl = slot{machine: sl.machine, prefix: sl.prefix}
 	}
+	if first == HandOver && !m.mayHand(sl) {
+		return false
+	}
 	if first != Wait {
 		return m.act(sl, first)
 	}
