@@ -170,40 +170,47 @@ func (m *machine) free(w *world) (best *slot) {
 	return best
 }
 
-// fetch has decode machines fetch states: one for each slot beyond those that are at work.
+// fetch has decode machines fetch states: one for each slot beyond those that are at work. A state that waits for its machine's slot
+// goes to another machine that has one free.
 func (w *world) fetch() {
 	for _, s := range w.relay {
-		if s.to != nil {
+		best, room := s.to, 0
+		if s.to != nil && w.room(s.to, 0) >= 0 {
+			continue // it will not wait
+		}
+		ahead := 0
+		if s.to == nil {
+			ahead = 1
+		}
+		for _, m := range w.machines {
+			if r := w.room(m, ahead); m.decodes() && r > room {
+				best, room = m, r
+			}
+		}
+		if best == s.to {
 			continue
 		}
-		room := 0
-		for _, m := range w.machines {
-			if !m.decodes() {
-				continue
-			}
-			r := m.Slots
-			for _, slot := range m.slots {
-				if slot.job == nil {
-					r++
-				}
-			}
-			for _, other := range w.relay {
-				if other.to == m {
-					r--
-				}
-			}
-			if r > room {
-				room, s.to = r, m
-			}
-		}
-		if s.to != nil {
-			i := s.to.index
-			bytes := w.fleet.StateBytes(s.job.prompt())
-			w.links[i] = max(w.links[i], w.now) + bytes/w.fleet.LinkBytesPerSecond
-			s.at = w.links[i]
-			w.bytes += bytes
+		bytes := w.fleet.StateBytes(s.job.prompt())
+		w.links[best.index] = max(w.links[best.index], w.now) + bytes/w.fleet.LinkBytesPerSecond
+		s.to, s.at = best, w.links[best.index]
+		w.bytes += bytes
+	}
+}
+
+// room is how many states more a machine has slots for, and so many more for each of its slots.
+func (w *world) room(m *machine, ahead int) int {
+	room := ahead * m.Slots
+	for _, s := range m.slots {
+		if s.job == nil {
+			room++
 		}
 	}
+	for _, s := range w.relay {
+		if s.to == m {
+			room--
+		}
+	}
+	return room
 }
 
 // ready takes the first state that is there for a machine.
