@@ -75,6 +75,10 @@ func (l load) make(n int, seed uint64, known float64) []*job {
 		sum += j.answer
 	}
 	for _, j := range list {
+		if known < 0 {
+			j.guess = min(sum/n, 3*j.answer/2)
+			continue
+		}
 		j.guess = int(known*float64(j.answer) + (1-known)*float64(sum)/float64(n))
 	}
 	return list

@@ -136,7 +136,7 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 		s.Machines = append(s.Machines, sm)
 	}
 	for _, r := range w.relay {
-		at := 0.0
+		at := -1.0
 		if r.to != nil {
 			at = max(0, r.at-w.now)
 		}

@@ -1,6 +1,10 @@
 package schedule
 
-import ("math"; "os"; "fmt")
+import (
+	"fmt"
+	"math"
+	"os"
+)
 
 // rule is how free slots go on after the action that is being looked at.
 type rule struct {
@@ -74,14 +78,14 @@ func (m *simulation) choose(sl *slot) Action {
 	e := &m.engines[sl.machine]
 	whole := max(0, e.turn-m.now) + prompt + t.Generate[0]*m.shares[sl.machine][e.answers]
 	hand := max(prompt+t.Save+d.move, d.dry) + d.after
-	lead := whole+t.Prompt+t.Save+d.move
+	lead := whole + t.Prompt + t.Save + d.move
 	switch {
 	case math.IsInf(m.rule.feed, 1):
 		if d.dry >= ahead*lead {
 			return Wait
 		}
 		return HandOver
-	case m.left == 1 || m.rule.soonest: // the last one ends where it ends soonest
+	case m.left <= m.lastOnes || m.rule.soonest: // the last one ends where it ends soonest
 		if whole <= hand {
 			return Whole
 		}
@@ -130,7 +134,7 @@ type decoding struct {
 
 func (m *simulation) decodeWork(kind int) (d decoding) {
 	machines := 0
-	d.jobs = len(m.ready)
+	d.jobs = len(m.ready) + len(m.queue)
 	for i := range m.Machines {
 		x, e := &m.Machines[i], &m.engines[i]
 		if !x.Decode {
@@ -166,6 +170,9 @@ func (m *simulation) decodeWork(kind int) (d decoding) {
 			for _, r := range m.ready {
 				d.dry += x.Times[r.Kind].Restore + x.Times[r.Kind].Generate[0]*each
 			}
+			for _, kind := range m.queue {
+				d.dry += x.Times[kind].Restore + x.Times[kind].Generate[0]*each
+			}
 		}
 		t := &x.Times[kind]
 		d.after += t.Restore + t.Generate[0]*m.shares[i][n-1]
@@ -178,7 +185,8 @@ func (m *simulation) decodeWork(kind int) (d decoding) {
 	return d
 }
 
-var ahead = func() float64 { v := 1e9; fmt.Sscan(os.Getenv("AHEAD"), &v); return v }()
+var last = func() int { v := 1; fmt.Sscan(os.Getenv("LAST"), &v); return v }()
+var ahead = func() float64 { v := 1.5; fmt.Sscan(os.Getenv("AHEAD"), &v); return v }()
 
 // mayHand reports whether decode needs more work.
 func (m *simulation) mayHand(sl *slot) bool {

@@ -13,16 +13,18 @@ type simulation struct {
 	most   int         // jobs of the intake that are followed
 	shares [][]float64 // of each machine: by how much an answer is slower while so many go on
 
-	rule    rule
-	now     float64
-	engines []engine
-	ready   []Ready // by time
-	links   []float64
-	lot     int // of the intake, and how many were taken of it
-	taken   int
-	left    int // in the intake
-	busy    int // slots
-	waits   *slot
+	rule     rule
+	lastOnes int
+	now      float64
+	engines  []engine
+	queue    []int   // kinds of the jobs whose states nobody fetches yet
+	ready    []Ready // of the others, by time
+	links    []float64
+	lot      int // of the intake, and how many were taken of it
+	taken    int
+	left     int // in the intake
+	busy     int // slots
+	waits    *slot
 	Forecast
 	done int
 }
@@ -78,7 +80,15 @@ func (s *Scene) simulation(most int) *simulation {
 
 // reset begins anew.
 func (m *simulation) reset(r rule) {
-	m.rule, m.now, m.ready, m.lot, m.taken, m.left, m.busy, m.waits, m.Forecast, m.done = r, 0, append(m.ready[:0], m.Relay...), 0, 0, 0, 0, nil, Forecast{}, 0
+	m.rule, m.now, m.lot, m.taken, m.left, m.busy, m.waits, m.Forecast, m.done = r, 0, 0, 0, 0, 0, nil, Forecast{}, 0
+	m.ready, m.queue = m.ready[:0], m.queue[:0]
+	for _, r := range m.Relay {
+		if r.At < 0 {
+			m.queue = append(m.queue, r.Kind)
+		} else {
+			m.ready = append(m.ready, r)
+		}
+	}
 	clear(m.links)
 	for _, l := range m.Intake {
 		m.left += l.Count
@@ -122,10 +132,18 @@ func (m *simulation) reset(r rule) {
 // below 0 is none.
 func (m *simulation) simulate(r rule, machine, nth int, first Action, limit float64) Forecast {
 	m.reset(r)
+	m.lastOnes = 0
+	for i := range m.Machines {
+		if !m.Machines[i].Decode {
+			m.lastOnes += len(m.Machines[i].Slots)
+		}
+	}
+	m.lastOnes = max(1, m.lastOnes)
+	m.fetch()
 	if machine >= 0 && !m.begin(&m.engines[machine], nth, first) {
 		return never()
 	}
-	for m.left > 0 || len(m.ready) > 0 || m.busy > 0 {
+	for m.left > 0 || len(m.queue) > 0 || len(m.ready) > 0 || m.busy > 0 {
 		next, at := m.next()
 		if math.IsInf(at, 1) || at > limit { // nobody takes what is left
 			return never()
@@ -160,7 +178,7 @@ func (m *simulation) begin(e *engine, nth int, first Action) bool {
 	if first != Wait {
 		return m.act(sl, first)
 	}
-	if m.busy == 0 && len(m.ready) == 0 && (!m.Machines[sl.machine].Decode || !m.anyPrefill()) {
+	if m.busy == 0 && len(m.ready) == 0 && len(m.queue) == 0 && (!m.Machines[sl.machine].Decode || !m.anyPrefill()) {
 		return false // else all of them would wait for one another
 	}
 	m.waits = sl
@@ -217,7 +235,7 @@ func (m *simulation) step(sl *slot) {
 		m.Mean += m.now
 		m.End = m.now
 	case sl.hand:
-		m.offer(sl.kind)
+		m.queue = append(m.queue, sl.kind)
 	default:
 		m.advance(e, sl.machine)
 		e.answers++
@@ -226,6 +244,7 @@ func (m *simulation) step(sl *slot) {
 	}
 	m.busy--
 	sl.state, sl.at = idle, m.now
+	m.fetch()
 	m.wake()
 }
 
@@ -265,6 +284,7 @@ func (m *simulation) act(sl *slot, a Action) bool {
 		sl.prefix = m.Kinds[kind].Prefix
 		m.compute(sl, x.Times[kind].Restore)
 		sl.answer, sl.hand = x.Times[kind].Generate[0], false
+		m.fetch()
 	case Whole:
 		if m.left == 0 {
 			return false
@@ -307,21 +327,39 @@ func (m *simulation) compute(sl *slot, seconds float64) {
 	m.busy++
 }
 
-// offer has a KV state ready as soon as a decode machine can have fetched it.
-func (m *simulation) offer(kind int) {
-	to := -1
+// fetch has decode machines fetch states: for each slot one that waits there until the slot is free.
+func (m *simulation) fetch() {
+	if len(m.queue) == 0 {
+		return
+	}
+	to, room := -1, -len(m.ready)
 	for i := range m.Machines {
-		if m.Machines[i].Decode && m.Machines[i].Takes && (to < 0 || m.links[i] < m.links[to]) {
+		if x := &m.Machines[i]; !x.Decode || !x.Takes {
+			continue
+		}
+		for k := range m.engines[i].slots {
+			room++
+			if m.engines[i].slots[k].state == idle {
+				room++
+			}
+		}
+		if to < 0 || m.links[i] < m.links[to] {
 			to = i
 		}
 	}
-	if to < 0 {
-		return
+	for ; room > 0 && len(m.queue) > 0; room-- {
+		kind := m.queue[0]
+		m.queue = slices.Delete(m.queue, 0, 1)
+		m.links[to] = max(m.links[to], m.now) + m.Machines[to].Times[kind].Move
+		r := Ready{m.links[to], kind}
+		place, _ := slices.BinarySearchFunc(m.ready, r, func(a, b Ready) int { return cmp.Compare(a.At, b.At) })
+		m.ready = slices.Insert(m.ready, place, r)
+		for i := range m.Machines { // the next one over the least busy link
+			if x := &m.Machines[i]; x.Decode && x.Takes && m.links[i] < m.links[to] {
+				to = i
+			}
+		}
 	}
-	m.links[to] = max(m.links[to], m.now) + m.Machines[to].Times[kind].Move
-	r := Ready{m.links[to], kind}
-	place, _ := slices.BinarySearchFunc(m.ready, r, func(a, b Ready) int { return cmp.Compare(a.At, b.At) })
-	m.ready = slices.Insert(m.ready, place, r)
 }
 
 // take takes the next job of the intake.

@@ -64,8 +64,8 @@ type slot struct {
 	m      *machine
 	job    *job // nil: it is free
 	steps  []step
-	number int // in the order of the requests
-	done   int // tokens of the prompt
+	number int     // in the order of the requests
+	done   int     // tokens of the prompt
 	left   float64 // of the answer, in seconds of one alone
 	spent  float64 // on the answer so far, but for what others of the machine had their turn
 	hands  bool
