@@ -39,7 +39,7 @@ const horizon = 96
 func autoRules() []rule {
 	var list []rule
 	for _, d := range []decodeRule{neverWhole, sooner, always} {
-		for _, p := range []rule{{feed: math.Inf(1)}, {feed: 1}, {feed: 0.5}, {soonest: true}, {feed: 0}} {
+		for _, p := range []rule{{feed: 1}, {feed: 0.5}, {soonest: true}, {feed: 0}} {
 			p.whole = d
 			list = append(list, p)
 		}
