@@ -33,12 +33,12 @@ const (
 )
 
 // horizon is how many jobs of the intake are followed for a decision: what comes later hardly changes what is best now.
-const horizon = 96
+const horizon = 512
 
 // autoRules are those under which plan auto is followed. Each is the best for some machines and loads; who knows the future, decides by the best.
 func autoRules() []rule {
 	var list []rule
-	for _, d := range []decodeRule{neverWhole, sooner, always} {
+	for _, d := range []decodeRule{neverWhole, always} {
 		for _, p := range []rule{{feed: 1}, {feed: 0.5}, {soonest: true}, {feed: 0}} {
 			p.whole = d
 			list = append(list, p)
