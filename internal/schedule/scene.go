@@ -44,7 +44,7 @@ type Kind struct {
 
 // Ready is a job whose KV state waits for a decode machine.
 type Ready struct {
-	At   float64 // when it can be read there
+	At   float64 // when it can be read there; below 0 if nobody fetches it yet
 	Kind int
 }
 
@@ -106,12 +106,12 @@ func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
 	best.Forecast = never()
 	m := s.simulation(horizon)
 	for _, a := range actions {
-		o := Option{Action: a, Forecast: m.follow(autoRules(), machine, slot, a)}
+		o := Option{Action: a, Forecast: m.follow(Auto.rules(), machine, slot, a)}
 		if math.IsInf(o.End, 1) {
 			continue
 		}
 		options = append(options, o)
-		if math.IsInf(best.End, 1) || o.cost() < best.cost() {
+		if o.cost() < best.cost() {
 			best = o
 		}
 	}
@@ -130,26 +130,15 @@ const (
 
 // Forecast says how the work ends under a plan if all goes on as well as is known here.
 func (s *Scene) Forecast(p Plan) Forecast {
-	rules := autoRules()
-	switch p {
-	case Disaggregated:
-		rules = []rule{{feed: math.Inf(1), gate: gateSlots}}
-	case Local:
-		rules = []rule{{idle: true, whole: always}}
-	}
-	return s.simulation(math.MaxInt).follow(rules, -1, -1, Wait)
+	return s.simulation(math.MaxInt).follow(p.rules(), -1, -1, Wait)
 }
 
 // follow is the best end under any of the rules, after a first action.
 func (m *simulation) follow(rules []rule, machine, slot int, first Action) Forecast {
-	best := never()
+	best, limit := never(), math.Inf(1)
 	for _, r := range rules {
-		limit := math.Inf(1)
-		if !math.IsInf(best.End, 1) {
-			limit = best.cost()
-		}
-		if f := m.simulate(r, machine, slot, first, limit); !math.IsInf(f.End, 1) && f.cost() < limit {
-			best = f
+		if f := m.simulate(r, machine, slot, first, limit); f.cost() < limit {
+			best, limit = f, f.cost()
 		}
 	}
 	return best

@@ -10,23 +10,23 @@ import (
 // these go on side by side.
 type simulation struct {
 	*Scene
-	most   int         // jobs of the intake that are followed
-	shares [][]float64 // of each machine: by how much an answer is slower while so many go on
+	most         int         // jobs of the intake that are followed
+	shares       [][]float64 // of each machine: by how much each answer is slower while so many go on
+	prefillSlots int
 
-	rule     rule
-	lastOnes int
-	now      float64
-	engines  []engine
-	queue    []int   // kinds of the jobs whose states nobody fetches yet
-	ready    []Ready // of the others, by time
-	links    []float64
-	lot      int // of the intake, and how many were taken of it
-	taken    int
-	left     int // in the intake
-	busy     int // slots
-	waits    *slot
+	rule    rule
+	now     float64
+	engines []engine
+	queue   []int   // kinds of the jobs whose states nobody fetches yet
+	ready   []Ready // of the others, by time
+	links   []float64
+	lot     int // of the intake, and how many were taken of it
+	taken   int
+	left    int   // in the intake
+	busy    int   // slots
+	waits   *slot // the first action's, if that is to wait
+	done    int   // jobs
 	Forecast
-	done int
 }
 
 // engine is a machine as it goes on.
@@ -62,25 +62,33 @@ func (s *Scene) simulation(most int) *simulation {
 	m := &simulation{Scene: s, most: most, engines: make([]engine, len(s.Machines)), links: make([]float64, len(s.Machines))}
 	for i := range s.Machines {
 		x := &s.Machines[i]
-		share := []float64{1}
-		for n := 1; n < len(x.Slots); n++ {
-			share = append(share, share[n-1])
-			for _, t := range x.Times {
-				if g := t.Generate; len(g) > n && g[0] > 0 {
-					share[n] = g[n] / g[0]
-					break
-				}
-			}
-		}
-		m.shares = append(m.shares, share)
+		m.shares = append(m.shares, x.shares())
 		m.engines[i].slots = make([]slot, len(x.Slots))
+		if !x.Decode {
+			m.prefillSlots += len(x.Slots)
+		}
 	}
 	return m
 }
 
+// shares is by how much each answer is slower while one, two, … of the machine's slots generate.
+func (x *Machine) shares() []float64 {
+	list := []float64{1}
+	for n := 1; n < len(x.Slots); n++ {
+		list = append(list, list[n-1])
+		for _, t := range x.Times {
+			if g := t.Generate; len(g) > n && g[0] > 0 {
+				list[n] = g[n] / g[0]
+				break
+			}
+		}
+	}
+	return list
+}
+
 // reset begins anew.
 func (m *simulation) reset(r rule) {
-	m.rule, m.now, m.lot, m.taken, m.left, m.busy, m.waits, m.Forecast, m.done = r, 0, 0, 0, 0, 0, nil, Forecast{}, 0
+	m.rule, m.now, m.lot, m.taken, m.left, m.busy, m.waits, m.done, m.Forecast = r, 0, 0, 0, 0, 0, nil, 0, Forecast{}
 	m.ready, m.queue = m.ready[:0], m.queue[:0]
 	for _, r := range m.Relay {
 		if r.At < 0 {
@@ -89,42 +97,46 @@ func (m *simulation) reset(r rule) {
 			m.ready = append(m.ready, r)
 		}
 	}
+	slices.SortStableFunc(m.ready, byTime)
 	clear(m.links)
 	for _, l := range m.Intake {
 		m.left += l.Count
 	}
 	m.left = min(m.left, m.most)
 	for i := range m.Machines {
-		x, e := &m.Machines[i], &m.engines[i]
-		e.turn, e.answers, e.work, e.at = 0, 0, 0, 0
-		for _, sl := range x.Slots {
-			if sl.Free > 0 && !sl.Hand {
-				e.answers++
-			}
+		m.resume(i)
+	}
+	m.fetch()
+}
+
+// resume has a machine go on with what it does.
+func (m *simulation) resume(machine int) {
+	slots, e := m.Machines[machine].Slots, &m.engines[machine]
+	e.turn, e.answers, e.work, e.at = 0, 0, 0, 0
+	generating := 0
+	for _, s := range slots {
+		if s.Free > 0 && !s.Hand {
+			generating++
 		}
-		for k, from := range x.Slots {
-			sl := &e.slots[k]
-			*sl = slot{machine: i, prefix: from.Prefix}
-			if from.Free <= 0 {
-				continue
-			}
-			m.busy++
-			switch {
-			case from.Hand:
-				*sl = slot{machine: i, prefix: from.Prefix, state: atPrompt, at: from.Free, hand: true, kind: from.Kind}
-				e.turn = max(e.turn, from.Free)
-			case from.First > 0:
-				*sl = slot{machine: i, prefix: from.Prefix, state: atPrompt, at: from.First, answer: (from.Free - from.First) / m.shares[i][e.answers-1]}
-				e.turn = max(e.turn, from.First)
-			default:
-				*sl = slot{machine: i, prefix: from.Prefix, state: atAnswer, at: from.Free / m.shares[i][e.answers-1]}
-			}
+	}
+	for k, s := range slots {
+		sl := &e.slots[k]
+		*sl = slot{machine: machine, prefix: s.Prefix}
+		if s.Free <= 0 {
+			continue
 		}
-		for k := range e.slots {
-			if sl := &e.slots[k]; sl.state == atPrompt && !sl.hand {
-				e.answers--
-			}
+		m.busy++
+		switch {
+		case s.Hand:
+			sl.state, sl.at, sl.hand, sl.kind = atPrompt, s.Free, true, s.Kind
+		case s.First > 0:
+			sl.state, sl.at, sl.answer = atPrompt, s.First, (s.Free-s.First)/m.shares[machine][generating-1]
+		default:
+			sl.state, sl.at = atAnswer, s.Free/m.shares[machine][generating-1]
+			e.answers++
+			continue
 		}
+		e.turn = max(e.turn, sl.at)
 	}
 }
 
@@ -132,20 +144,12 @@ func (m *simulation) reset(r rule) {
 // below 0 is none.
 func (m *simulation) simulate(r rule, machine, nth int, first Action, limit float64) Forecast {
 	m.reset(r)
-	m.lastOnes = 0
-	for i := range m.Machines {
-		if !m.Machines[i].Decode {
-			m.lastOnes += len(m.Machines[i].Slots)
-		}
-	}
-	m.lastOnes = max(1, m.lastOnes)
-	m.fetch()
 	if machine >= 0 && !m.begin(&m.engines[machine], nth, first) {
 		return never()
 	}
 	for m.left > 0 || len(m.queue) > 0 || len(m.ready) > 0 || m.busy > 0 {
 		next, at := m.next()
-		if math.IsInf(at, 1) || at > limit { // nobody takes what is left
+		if at > limit || math.IsInf(at, 1) { // nobody takes what is left
 			return never()
 		}
 		m.now = max(m.now, at)
@@ -164,22 +168,18 @@ func (m *simulation) simulate(r rule, machine, nth int, first Action, limit floa
 // begin has the slot that is decided about do its first action, and reports whether it can.
 func (m *simulation) begin(e *engine, nth int, first Action) bool {
 	sl := &e.slots[nth]
-	switch {
-	case sl.state == atAnswer:
-		e.answers--
-		fallthrough
-	case sl.state == atPrompt:
+	if sl.state != idle {
+		if sl.state == atAnswer {
+			e.answers--
+		}
 		m.busy--
 		*sl = slot{machine: sl.machine, prefix: sl.prefix}
 	}
-	if first == HandOver && !m.mayHand(sl) {
-		return false
-	}
 	if first != Wait {
-		return m.act(sl, first)
+		return (first != HandOver || m.mayHand(sl)) && m.act(sl, first)
 	}
-	if m.busy == 0 && len(m.ready) == 0 && len(m.queue) == 0 && (!m.Machines[sl.machine].Decode || !m.anyPrefill()) {
-		return false // else all of them would wait for one another
+	if m.busy == 0 && len(m.ready) == 0 && len(m.queue) == 0 && (!m.Machines[sl.machine].Decode || m.prefillSlots == 0) {
+		return false // else all might wait for one another
 	}
 	m.waits = sl
 	for k := range e.slots {
@@ -281,24 +281,23 @@ func (m *simulation) act(sl *slot, a Action) bool {
 		}
 		kind := m.ready[0].Kind
 		m.ready = slices.Delete(m.ready, 0, 1)
-		sl.prefix = m.Kinds[kind].Prefix
+		sl.prefix, sl.hand, sl.answer = m.Kinds[kind].Prefix, false, x.Times[kind].Generate[0]
 		m.compute(sl, x.Times[kind].Restore)
-		sl.answer, sl.hand = x.Times[kind].Generate[0], false
 		m.fetch()
 	case Whole:
 		if m.left == 0 {
 			return false
 		}
 		kind := m.take()
+		sl.hand, sl.answer = false, x.Times[kind].Generate[0]
 		m.compute(sl, m.prompt(sl, kind))
-		sl.answer, sl.hand = x.Times[kind].Generate[0], false
 	case HandOver:
 		if m.left == 0 || x.Decode || !m.anyTakes() {
 			return false
 		}
 		kind := m.take()
+		sl.hand, sl.kind = true, kind
 		m.compute(sl, m.prompt(sl, kind)+x.Times[kind].Save)
-		sl.kind, sl.hand = kind, true
 		m.Handed++
 		m.Bytes += m.Kinds[kind].Bytes
 	default:
@@ -327,39 +326,43 @@ func (m *simulation) compute(sl *slot, seconds float64) {
 	m.busy++
 }
 
-// fetch has decode machines fetch states: for each slot one that waits there until the slot is free.
+// fetch has decode machines fetch states: beside those for free slots one for each slot, which waits there.
 func (m *simulation) fetch() {
 	if len(m.queue) == 0 {
 		return
 	}
-	to, room := -1, -len(m.ready)
+	room := -len(m.ready)
 	for i := range m.Machines {
-		if x := &m.Machines[i]; !x.Decode || !x.Takes {
-			continue
-		}
-		for k := range m.engines[i].slots {
-			room++
-			if m.engines[i].slots[k].state == idle {
-				room++
-			}
-		}
-		if to < 0 || m.links[i] < m.links[to] {
-			to = i
+		if x, e := &m.Machines[i], &m.engines[i]; x.Decode && x.Takes {
+			room += 2*len(e.slots) - e.busy()
 		}
 	}
 	for ; room > 0 && len(m.queue) > 0; room-- {
+		to := -1 // whose link is free first
+		for i := range m.Machines {
+			if x := &m.Machines[i]; x.Decode && x.Takes && (to < 0 || m.links[i] < m.links[to]) {
+				to = i
+			}
+		}
 		kind := m.queue[0]
 		m.queue = slices.Delete(m.queue, 0, 1)
 		m.links[to] = max(m.links[to], m.now) + m.Machines[to].Times[kind].Move
 		r := Ready{m.links[to], kind}
-		place, _ := slices.BinarySearchFunc(m.ready, r, func(a, b Ready) int { return cmp.Compare(a.At, b.At) })
+		place, _ := slices.BinarySearchFunc(m.ready, r, byTime)
 		m.ready = slices.Insert(m.ready, place, r)
-		for i := range m.Machines { // the next one over the least busy link
-			if x := &m.Machines[i]; x.Decode && x.Takes && m.links[i] < m.links[to] {
-				to = i
-			}
+	}
+}
+
+func byTime(a, b Ready) int { return cmp.Compare(a.At, b.At) }
+
+// busy is how many slots are at work.
+func (e *engine) busy() (n int) {
+	for k := range e.slots {
+		if e.slots[k].state != idle {
+			n++
 		}
 	}
+	return n
 }
 
 // take takes the next job of the intake.
@@ -380,8 +383,4 @@ func (m *simulation) head() int {
 
 func (m *simulation) anyTakes() bool {
 	return slices.ContainsFunc(m.Machines, func(x Machine) bool { return x.Decode && x.Takes && len(x.Slots) > 0 })
-}
-
-func (m *simulation) anyPrefill() bool {
-	return slices.ContainsFunc(m.Machines, func(x Machine) bool { return !x.Decode && len(x.Slots) > 0 })
 }
