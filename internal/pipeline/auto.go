@@ -16,7 +16,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
 	peers := s.workers()
 	q, size := s.question(ctx, j, peers)
 	d := engine.Decide(q)
-	s.seen.note(size)
+	s.seen.note(j.ID, size)
 	relay := s.relayed(peers)
 	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
