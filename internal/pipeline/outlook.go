@@ -96,7 +96,7 @@ type seen struct {
 
 // note takes the size of a job, once.
 func (s *seen) note(job string, z engine.Size) {
-	const most = 20 // jobs that count
+	const most = 5 // jobs that count
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if job == s.last {

@@ -16,9 +16,9 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		for _, n := range []int{60, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", f.Name, n), func(b *testing.B) {
-				w := newWorld(f, loads()[2].make(n, 1, 0), auto)
+				w := newWorld(f, loads()[2].make(n, 1, nothing), auto)
 				w.run()
-				w = newWorld(f, loads()[2].make(n, 1, 0), auto)
+				w = newWorld(f, loads()[2].make(n, 1, nothing), auto)
 				var scene *schedule.Scene
 				seen := 0
 				w.policy = func(w *world, m *machine, s *slot) float64 {

@@ -11,8 +11,9 @@ import (
 
 // load makes the jobs of a class, as test/planbench has them.
 type load struct {
-	name string
-	jobs func(n int, r *rand.Rand) []*job
+	name  string
+	jobs  func(n int, r *rand.Rand) []*job
+	mixed bool // its jobs differ
 }
 
 func same(j job) func(int, *rand.Rand) []*job {
@@ -53,33 +54,53 @@ func mixed(n int, r *rand.Rand) (list []*job) {
 
 func loads() []load {
 	return []load{
-		{"class-2500", same(job{prefix: 4500, own: 2500, answer: 400})},
-		{"class-10800", same(job{prefix: 4500, own: 10_800, answer: 600})},
-		{"class-spread", spread},
-		{"class-mixed", mixed},
-		{"alone-1000", same(job{own: 1000, answer: 400})},
-		{"alone-8000", same(job{own: 8000, answer: 400})},
-		{"short-answers", same(job{prefix: 4500, own: 2500, answer: 20})},
-		{"prefill-bound", same(job{own: 16_000, answer: 100})},
-		{"decode-bound", same(job{own: 1000, answer: 1200})},
-		{"giant", giant},
+		{"class-2500", same(job{prefix: 4500, own: 2500, answer: 400}), false},
+		{"class-10800", same(job{prefix: 4500, own: 10_800, answer: 600}), false},
+		{"class-spread", spread, true},
+		{"class-mixed", mixed, true},
+		{"alone-1000", same(job{own: 1000, answer: 400}), false},
+		{"alone-8000", same(job{own: 8000, answer: 400}), false},
+		{"short-answers", same(job{prefix: 4500, own: 2500, answer: 20}), false},
+		{"prefill-bound", same(job{own: 16_000, answer: 100}), false},
+		{"decode-bound", same(job{own: 1000, answer: 1200}), false},
+		{"giant", giant, true},
+		{"two-assignments", twoAssignments, true},
 	}
 }
 
-// make makes the jobs, and what everybody believes of their answers: with a share of 0 that each is as long as all are on average, with 1 that it is
-// as long as it is.
-func (l load) make(n int, seed uint64, known float64) []*job {
-	list := l.jobs(n, rand.New(rand.NewPCG(seed, 0)))
+// twoAssignments are two classes by turns, each with a prefix of its own.
+func twoAssignments(n int, r *rand.Rand) []*job {
+	list := mixed(n, r)
+	for i, j := range list {
+		j.class = i % 2
+	}
+	return list
+}
+
+// knowledge is what is known of answers before they are there.
+type knowledge int
+
+const (
+	nothing    knowledge = iota // how long they are on average
+	limits                      // also that each is at most half as long again as it is, as in test/planbench
+	everything                  // how long they are
+)
+
+// make makes the jobs, and what everybody believes of their answers.
+func (l load) make(n int, seed uint64, knows knowledge) []*job {
+	list := l.jobs(n, rand.New(rand.NewPCG(seed, 14)))
 	sum := 0
 	for _, j := range list {
 		sum += j.answer
 	}
 	for _, j := range list {
-		if known < 0 {
-			j.guess = min(sum/n, 3*j.answer/2)
-			continue
+		switch j.guess = sum / n; knows {
+		case limits:
+			j.limit = 3 * j.answer / 2
+			j.guess = min(j.guess, j.limit)
+		case everything:
+			j.limit, j.guess = j.answer, j.answer
 		}
-		j.guess = int(known*float64(j.answer) + (1-known)*float64(sum)/float64(n))
 	}
 	return list
 }

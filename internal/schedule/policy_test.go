@@ -1,9 +1,7 @@
 package schedule_test
 
 import (
-	"fmt"
 	"math"
-	"os"
 
 	"tandem/internal/schedule"
 )
@@ -41,14 +39,29 @@ func (w *world) believed(m *machine, j *job) schedule.Times {
 	return t
 }
 
-// ends is for how long a slot is believed to be at work.
-func (s *slot) ends(now float64) float64 {
-	if s.first == 0 {
-		if at := s.began + s.before; at > now {
-			return at + s.gen - now
-		}
-		return (now-s.began)/10 + s.gen
+// scene is what is believed of a slot, as internal/pipeline does.
+func (s *slot) scene(now float64) schedule.Slot {
+	known := schedule.Slot{Prefix: s.holds + 1}
+	if s.job == nil {
+		return known
 	}
+	known.Hand, known.Kind = s.hands, 1
+	if s.first > 0 {
+		known.Free = max(0.01, s.answers())
+		return known
+	}
+	before := s.began + s.before - now
+	if before <= 0 {
+		before = max(0.01, (now-s.began)/10)
+	}
+	if known.Free = before + s.gen; !s.hands {
+		known.First = before
+	}
+	return known
+}
+
+// answers is for how long the slot's answer is believed to go on.
+func (s *slot) answers() float64 {
 	alone := s.m.TokenSeconds(s.job.prompt()+s.job.answer/2, 1)
 	made := float64(s.job.answer) - s.left/alone
 	perSecond := float64(s.job.guess) / s.gen
@@ -70,53 +83,27 @@ func (s *seen) note(j *job) {
 		return
 	}
 	s.last = j
-	s.n = min(s.n+1, 20)
+	s.n = min(s.n+1, 5)
 	for i, v := range [...]int{j.prefix, j.own, j.guess} {
 		s.average[i] += (float64(v) - s.average[i]) / s.n
 	}
+}
+
+func (s *seen) typical(class int) *job {
+	return &job{class: class, prefix: int(s.average[0]), own: int(s.average[1]), guess: int(s.average[2])}
 }
 
 // scene is what a worker knows when one of its slots is free: the next job, and what jobs are like on average.
 func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 	head := w.intake[0]
 	w.seen.note(head)
-	s = &schedule.Scene{Kinds: []schedule.Kind{{Prefix: head.class + 1}}, Intake: []schedule.Lot{{Kind: 0, Count: 1}}}
-	kinds := []*job{head}
-	rest := &job{class: head.class, prefix: int(w.seen.average[0]), own: int(w.seen.average[1]), guess: int(w.seen.average[2])}
-	groups := 0
-	fmt.Sscan(os.Getenv("REST"), &groups)
-	if n := len(w.intake) - 1; groups > 0 && n > 0 {
-		at := 1
-		for g := range groups {
-			to := 1 + n*(g+1)/groups
-			if to == at {
-				continue
-			}
-			avg := &job{class: head.class}
-			for _, j := range w.intake[at:to] {
-				avg.prefix += j.prefix
-				avg.own += j.own
-				avg.guess += j.guess
-			}
-			c := to - at
-			avg.prefix, avg.own, avg.guess = avg.prefix/c, avg.own/c, avg.guess/c
-			kinds = append(kinds, avg)
-			s.Kinds = append(s.Kinds, schedule.Kind{Prefix: head.class + 1})
-			s.Intake = append(s.Intake, schedule.Lot{Kind: len(kinds) - 1, Count: c})
-			at = to
-		}
-	} else {
-		s.Intake = append(s.Intake, schedule.Lot{Kind: 1, Count: len(w.intake) - 1})
-		kinds = append(kinds, rest)
-		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: head.class + 1})
+	kinds := []*job{head, w.seen.typical(head.class)}
+	s = &schedule.Scene{Intake: []schedule.Lot{{Kind: 0, Count: 1}, {Kind: 1, Count: len(w.intake) - 1}}}
+	for _, k := range kinds {
+		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: k.class + 1, Bytes: w.fleet.StateBytes(k.prompt())})
 	}
-	kinds = append(kinds, rest)
-	s.Kinds = append(s.Kinds, schedule.Kind{Prefix: head.class + 1})
-	seen := len(kinds) - 1
 	for _, x := range w.machines {
-		sm := schedule.Machine{
-			Decode: x.decodes(), Takes: x.decodes(),
-		}
+		sm := schedule.Machine{Decode: x.decodes(), Takes: x.decodes()}
 		for _, k := range kinds {
 			sm.Times = append(sm.Times, w.believed(x, k))
 		}
@@ -124,14 +111,7 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 			if sl == free {
 				slot = len(sm.Slots)
 			}
-			one := schedule.Slot{Prefix: sl.holds + 1}
-			if sl.job != nil {
-				one.Free, one.Hand, one.Kind = max(0.01, sl.ends(w.now)), sl.hands, seen
-				if !sl.hands && sl.first == 0 && withFirst {
-					one.First = max(0.01, one.Free-sl.gen)
-				}
-			}
-			sm.Slots = append(sm.Slots, one)
+			sm.Slots = append(sm.Slots, sl.scene(w.now))
 		}
 		s.Machines = append(s.Machines, sm)
 	}
@@ -140,7 +120,7 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 		if r.to != nil {
 			at = max(0, r.at-w.now)
 		}
-		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: seen})
+		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: 1})
 	}
 	return s, slot
 }
@@ -212,5 +192,3 @@ func disaggregated(w *world, m *machine, s *slot) float64 {
 	}
 	return 0
 }
-
-var withFirst = true

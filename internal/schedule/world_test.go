@@ -15,6 +15,7 @@ type job struct {
 	prefix int
 	own    int
 	answer int
+	limit  int // of the answer; 0 if none was asked for
 	guess  int // what everybody believes of the answer
 }
 
