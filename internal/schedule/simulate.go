@@ -122,7 +122,7 @@ func (m *simulation) resume(machine int) {
 	for k, s := range slots {
 		sl := &e.slots[k]
 		*sl = slot{machine: machine, prefix: s.Prefix}
-		if s.Free <= 0 {
+		if !(s.Free > 0) {
 			continue
 		}
 		m.busy++
