@@ -4,10 +4,11 @@ import "time"
 
 // Running is one job that a worker is at, in its presence record.
 type Running struct {
-	EndsSeconds float64 `json:"ends_seconds"`         // until its slot is free, as far as the worker can tell; of one that waits for a slot, until its KV state is there
-	HandsOver   bool    `json:"hands_over,omitempty"` // it goes on at a decode machine then
-	Relayed     bool    `json:"relayed,omitempty"`    // it was handed over to this worker
-	Ahead       bool    `json:"ahead,omitempty"`      // it waits for a slot
+	EndsSeconds  float64 `json:"ends_seconds"`            // until its slot is free, as far as the worker can tell; of one that waits for a slot, until its KV state is there
+	FirstSeconds float64 `json:"first_seconds,omitempty"` // until its answer begins; 0 if that goes on
+	HandsOver    bool    `json:"hands_over,omitempty"`    // it goes on at a decode machine then
+	Relayed      bool    `json:"relayed,omitempty"`       // it was handed over to this worker
+	Ahead        bool    `json:"ahead,omitempty"`         // it waits for a slot
 }
 
 // Backlog is the work that waits for the workers of a model at one moment.

@@ -16,7 +16,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
 	peers := s.workers()
 	q, size := s.question(ctx, j, peers)
 	d := engine.Decide(q)
-	s.seen.note(size)
+	s.seen.note(j.ID, size)
 	relay := 0
 	if t.Relay != nil {
 		relay = t.Relay(ctx)

@@ -25,7 +25,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 		return jobs.Choice{}
 	}
 	size := s.size(b.Head)
-	s.seen.note(size)
+	s.seen.note(b.Head.ID, size)
 	o := s.outlook(b.Head, size, b.Intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	s.log.Debug("looked ahead", "job", b.Head.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
@@ -64,30 +64,16 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *en
 		}
 	}
 	return &engine.Outlook{
-		Model: head.Model, Workers: workers, Prefix: engine.PrefixKey(engine.RequestOf(head)),
-		Head: size, Others: s.seen.average(size), Intake: intake, Relay: relay,
+		Model: head.Model, Workers: workers, Sizes: []engine.Size{size, s.seen.average(size)},
+		Intake: []schedule.Lot{{Kind: 0, Count: min(intake, 1)}, {Kind: 1, Count: max(0, intake-1)}}, Relay: relay, Typical: 1,
 	}
 }
 
 // size estimates a job by its text, and what answers were like so far.
 func (s *Stage) size(j *jobs.Job) engine.Size {
-	req := engine.RequestOf(j)
-	z := engine.Size{Tokens: max(1, s.rates.Tokens(PromptBytes(j)))}
-	if j.SharedPrefix > 0 {
-		z.Prefix = min(engine.PrefixTokens(req, z.Tokens), z.Tokens)
-	}
-	kind := engine.KindOf(j)
-	generated := engine.SpeedsOf(j.Model, s.role, s.rates.Snapshot()).Generated(kind)
-	for _, w := range s.workers() {
-		if g := engine.SpeedsOf(j.Model, w.Role, w.Rates).Generated(kind); g.Measured && !generated.Measured {
-			generated = g
-		}
-	}
-	z.Generated = int(generated.Value)
-	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
-		z.Generated = min(z.Generated, *limit)
-	}
-	return z
+	self := engine.Peer{Role: s.role, Rates: s.rates.Snapshot()}
+	workers := append([]engine.Peer{self}, s.workers()...)
+	return engine.SizeOf(j, PromptBytes(j), engine.BytesPerToken(workers[:1]).Value, engine.Answer(j.Model, engine.KindOf(j), workers).Value)
 }
 
 // way says in words what was chosen, and why.
@@ -110,16 +96,22 @@ func (s *Stage) way(best schedule.Option, options []schedule.Option, waiting int
 // seen is what jobs were like lately. It is safe for concurrent use.
 type seen struct {
 	mu      sync.Mutex
+	last    string // job
 	n       float64
 	tokens  float64
 	prefix  float64
 	answers float64
 }
 
-func (s *seen) note(z engine.Size) {
-	const most = 20 // jobs that count
+// note takes the size of a job, once.
+func (s *seen) note(job string, z engine.Size) {
+	const most = 5 // jobs that count
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if job == s.last {
+		return
+	}
+	s.last = job
 	s.n = min(s.n+1, most)
 	share := 1 / s.n
 	s.tokens += (float64(z.Tokens) - s.tokens) * share
@@ -127,12 +119,12 @@ func (s *seen) note(z engine.Size) {
 	s.answers += (float64(z.Generated) - s.answers) * share
 }
 
-// average is what a job is like; otherwise, if none was seen.
-func (s *seen) average(otherwise engine.Size) engine.Size {
+// average is what a job is like, if it shares the prefix of the next one.
+func (s *seen) average(next engine.Size) engine.Size {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n == 0 {
-		return otherwise
+		return next
 	}
-	return engine.Size{Tokens: int(s.tokens), Prefix: int(s.prefix), Generated: int(s.answers)}
+	return engine.Size{Tokens: max(1, int(s.tokens)), Prefix: int(s.prefix), Generated: int(s.answers), Key: next.Key}
 }

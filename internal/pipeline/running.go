@@ -26,9 +26,11 @@ type course struct {
 	relayed   bool
 	waits     bool // for a slot
 
-	first time.Time // token; zero before
-	made  float64   // tokens so far
-	said  time.Time // when it will end, as others have heard
+	first time.Time     // token; zero before
+	last  time.Time     // token
+	made  float64       // tokens so far
+	spent time.Duration // on these, but for pauses in which the engine was at others' prompts
+	said  time.Time     // when it will end, as others have heard
 }
 
 // begin notes a task that begins now.
@@ -70,11 +72,12 @@ func (r *running) emitted(t *jobs.Task, tokens float64) {
 	c := r.tasks[t]
 	news := false
 	if c != nil {
-		first := c.first.IsZero()
-		if first {
+		if c.first.IsZero() {
 			c.first = now
+		} else {
+			c.spend(now.Sub(c.last), tokens)
 		}
-		c.made += tokens
+		c.last = now
 		ends := c.ends(now)
 		off := ends.Sub(c.said).Abs()
 		if news = off > newsLeast && off.Seconds() > newsShare*ends.Sub(now).Seconds(); news {
@@ -87,30 +90,60 @@ func (r *running) emitted(t *jobs.Task, tokens float64) {
 	}
 }
 
+// pause is by how many times longer than expected tokens take if the engine did not work on them all that time.
+const pause = 4
+
+// spend notes tokens that came after so long.
+func (c *course) spend(took time.Duration, tokens float64) {
+	c.made += tokens
+	if c.perSecond > 0 {
+		took = min(took, seconds(pause*tokens/c.perSecond))
+	}
+	c.spent += took
+}
+
 // enough is after how many tokens the speed that is seen counts, and no longer the one that was expected.
 const enough = 16
 
 // ends is when the course will probably end.
 func (c *course) ends(now time.Time) time.Time {
 	if c.first.IsZero() {
-		at := c.began.Add(seconds(c.before))
-		if at.Before(now) && !c.waits { // it takes longer than expected: who knows how long
-			at = now.Add(now.Sub(c.began) / 10)
-		}
+		at := c.computed(now)
 		if c.hands || c.perSecond <= 0 {
 			return at
 		}
 		return at.Add(seconds(c.tokens / c.perSecond))
 	}
 	perSecond := c.perSecond
-	if took := now.Sub(c.first).Seconds(); c.made > enough && took > 0 {
-		perSecond = c.made / took
+	if c.made > enough && c.spent > 0 {
+		perSecond = c.made / c.spent.Seconds()
 	}
 	if perSecond <= 0 {
 		return now
 	}
 	left := max(c.tokens-c.made, 0.1*c.made) // an answer that is longer than expected goes on for a while
 	return now.Add(seconds(left / perSecond))
+}
+
+// answers is when the course's answer will probably begin; zero if that goes on, or does not come here.
+func (c *course) answers(now time.Time) time.Time {
+	if !c.first.IsZero() || c.hands {
+		return time.Time{}
+	}
+	return c.computed(now)
+}
+
+// computed is when what comes before the answer will probably have ended.
+func (c *course) computed(now time.Time) time.Time {
+	if at := c.began.Add(seconds(c.before)); c.waits || !at.Before(now) {
+		return at
+	}
+	return now.Add(now.Sub(c.began) / 10) // it takes longer than expected: who knows how long
+}
+
+// left is how many seconds there are until then, at least 0.
+func left(at, now time.Time) float64 {
+	return math.Round(1000*max(0, at.Sub(now).Seconds())) / 1000
 }
 
 // list is what the worker is at.
@@ -120,7 +153,9 @@ func (r *running) list() []jobs.Running {
 	defer r.mu.Unlock()
 	var list []jobs.Running
 	for _, c := range r.tasks {
-		list = append(list, jobs.Running{EndsSeconds: math.Round(1000*max(0, c.ends(now).Sub(now).Seconds())) / 1000, HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits})
+		list = append(list, jobs.Running{
+			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits,
+		})
 	}
 	return list
 }

@@ -19,14 +19,13 @@ type Times struct {
 	Generate []float64 // the answer, while so many requests generate: one, two, …; beyond the last as that. At least one
 }
 
-// generate is what the answer takes while so many requests, at least one, generate.
-func (t *Times) generate(busy int) float64 { return t.Generate[min(busy, len(t.Generate))-1] }
-
 // Slot is one concurrent request of a machine.
 type Slot struct {
-	Free float64 // when what it does now will have ended; 0 if it is free
-	Hand bool    // that ends with a KV state to be handed over
-	Warm bool    // the shared prefix of what waits is in its cache, or will be then
+	Free   float64 // when what it does now will have ended; 0 if it is free
+	First  float64 // when the prompt of that will be computed; 0 if it is
+	Hand   bool    // it ends with a KV state to be handed over
+	Kind   int     // of job, if so
+	Prefix int     // which shared prefix is in its cache, or will be then; 0 if none
 }
 
 // Machine is an engine with its worker.
@@ -37,9 +36,15 @@ type Machine struct {
 	Times  []Times // of each kind of job
 }
 
+// Kind is what jobs of one kind have in common, beside the times that they take.
+type Kind struct {
+	Prefix int     // which prefix they share with others; 0 if none
+	Bytes  float64 // of a KV state
+}
+
 // Ready is a job whose KV state waits for a decode machine.
 type Ready struct {
-	At   float64 // when it can be read there
+	At   float64 // when it can be read there; below 0 if nobody fetches it yet
 	Kind int
 }
 
@@ -52,6 +57,7 @@ type Lot struct {
 // Scene is all that there is to do for a model, and by whom.
 type Scene struct {
 	Machines []Machine
+	Kinds    []Kind
 	Intake   []Lot   // jobs that have not begun, in order
 	Relay    []Ready // in order
 }
@@ -71,10 +77,15 @@ func (a Action) String() string { return [...]string{"wait", "hand over", "whole
 
 // Forecast is how the work ends.
 type Forecast struct {
-	End  float64 // when the last job is done; +Inf if never
-	Mean float64 // when a job is done, on average
-	Next float64 // when anything changes for a slot that waits
+	End    float64 // when the last job is done; +Inf if never
+	Mean   float64 // when a job is done, on average
+	Next   float64 // when anything changes for a slot that waits
+	Handed int     // jobs that are handed over from now on
+	Bytes  float64 // of their KV states
 }
+
+// never is the forecast of work that does not end.
+func never() Forecast { return Forecast{End: math.Inf(1)} }
 
 // cost is what is made small: the end, and among ends that are as good the sooner job.
 func (f Forecast) cost() float64 { return f.End + 0.02*f.Mean }
@@ -85,32 +96,28 @@ type Option struct {
 	Forecast
 }
 
-// leaveMargin is by which share of a job's time leaving it to others must be better, once there are fewer jobs than slots: these see things a little otherwise,
-// and if each leaves it to the other, nobody takes it.
-const leaveMargin = 0.02
-
 // Decide says what the free slot of a machine should do with the next job, and what each thing that it may do leads to. The slot
-// counts as free whatever the scene says.
+// counts as free whatever the scene says. If the machine waits, its other free slots do, too.
 func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
-	m := &s.Machines[machine]
 	actions := []Action{HandOver, Whole, Wait}
-	if m.Decode {
+	if s.Machines[machine].Decode {
 		actions = []Action{Continue, Whole, Wait}
 	}
-	best.End = math.Inf(1)
+	best.Forecast = never()
+	m := s.simulation(horizon)
 	for _, a := range actions {
-		if a == Wait && !m.Decode && len(options) > 0 && !s.few() {
+		if a == Wait && !s.Machines[machine].Decode && len(options) > 0 && !s.few() {
 			continue // what the others are at is known a little late; with work for all there is nothing to wait for
 		}
-		o := Option{Action: a, Forecast: s.follow(machine, slot, a)}
+		o := Option{Action: a, Forecast: m.follow(Auto.rules(), machine, slot, a)}
 		if math.IsInf(o.End, 1) {
 			continue
 		}
 		options = append(options, o)
 		gain := best.cost() - o.cost()
 		if a == Wait && len(options) > 1 && s.few() {
-			t := &m.Times[s.Intake[0].Kind]
-			gain -= leaveMargin * (t.Prompt + t.generate(1))
+			t := &s.Machines[machine].Times[s.Intake[0].Kind]
+			gain -= leaveMargin * (t.Prompt + t.Generate[0])
 		}
 		if math.IsInf(best.End, 1) || gain > 0 {
 			best = o
@@ -119,7 +126,11 @@ func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
 	return best, options
 }
 
-// few reports whether there are fewer jobs in the intake than slots.
+// leaveMargin is by which share of a job's time leaving it to others must be better, once there are few jobs: machines see things a little otherwise,
+// and if each leaves it to the other, nobody takes it.
+const leaveMargin = 0.02
+
+// few reports whether there are fewer than two jobs in the intake for each slot.
 func (s *Scene) few() bool {
 	jobs, slots := 0, 0
 	for _, l := range s.Intake {
@@ -128,18 +139,30 @@ func (s *Scene) few() bool {
 	for i := range s.Machines {
 		slots += len(s.Machines[i].Slots)
 	}
-	return jobs > 0 && jobs < slots
+	return jobs > 0 && jobs < 2*slots
 }
 
-// Forecast says how the work ends if all goes on as well as is known here.
-func (s *Scene) Forecast() Forecast { return s.follow(-1, -1, Wait) }
+// Plan is how jobs are to be done.
+type Plan int
+
+// The plans.
+const (
+	Auto          Plan = iota // whoever is free takes the job for which it is best
+	Disaggregated             // every state is handed over
+	Local                     // all on the decode machines
+)
+
+// Forecast says how the work ends under a plan if all goes on as well as is known here.
+func (s *Scene) Forecast(p Plan) Forecast {
+	return s.simulation(math.MaxInt).follow(p.rules(), -1, -1, Wait)
+}
 
 // follow is the best end under any of the rules, after a first action.
-func (s *Scene) follow(machine, slot int, first Action) Forecast {
-	best := Forecast{End: math.Inf(1)}
-	for _, r := range rules() {
-		if f := s.simulate(r, machine, slot, first); math.IsInf(best.End, 1) || f.cost() < best.cost() {
-			best = f
+func (m *simulation) follow(rules []rule, machine, slot int, first Action) Forecast {
+	best, limit := never(), math.Inf(1)
+	for _, r := range rules {
+		if f := m.simulate(r, machine, slot, first, limit); f.cost() < limit {
+			best, limit = f, f.cost()
 		}
 	}
 	return best

@@ -6,229 +6,379 @@ import (
 	"slices"
 )
 
-// slot is one of a machine's in a simulation.
-type slot struct {
-	machine int
-	free    float64 // when it has ended what it does
-	wake    float64 // when it looks for more; +Inf if nothing is known that would change anything for it
-	waits   bool
-	warm    bool
-}
-
-// simulation follows a scene under a rule.
+// simulation follows a scene under a rule. A machine computes prompts and moves states one at a time, while none of its answers goes on;
+// these go on side by side.
 type simulation struct {
 	*Scene
-	rule  rule
-	now   float64
-	slots []slot
-	ready []Ready // by time
-	links []float64
-	lot   int // of the intake, and how many were taken of it
-	taken int
-	left  int // in the intake
+	most         int         // jobs of the intake that are followed
+	shares       [][]float64 // of each machine: by how much each answer is slower while so many go on
+	prefillSlots int
+
+	rule    rule
+	now     float64
+	engines []engine
+	queue   []int   // kinds of the jobs whose states nobody fetches yet
+	ready   []Ready // of the others, by time
+	links   []float64
+	lot     int // of the intake, and how many were taken of it
+	taken   int
+	left    int   // in the intake
+	busy    int   // slots
+	waits   *slot // the first action's, if that is to wait
+	done    int   // jobs
 	Forecast
-	done int
 }
 
-// horizon is how many jobs of the intake are followed, for each slot: what comes later hardly changes what is best now.
-const horizon = 96
+// engine is a machine as it goes on.
+type engine struct {
+	slots   []slot
+	turn    float64 // until when it is at prompts and states
+	answers int     // that go on otherwise
+	work    float64 // what each of these has got since the beginning, in seconds of one alone
+	at      float64 // when that was so
+}
 
-// simulate follows the scene to its end. The slot of a machine begins with the first action; a machine below 0 is none.
-func (s *Scene) simulate(r rule, machine, nth int, first Action) Forecast {
-	m := simulation{Scene: s, rule: r, ready: slices.Clone(s.Relay), links: make([]float64, len(s.Machines))}
-	at := -1
+// slot is one of a machine's.
+type slot struct {
+	machine int
+	state   slotState
+	at      float64 // idle: when it looks for more; at a prompt: its end; at an answer: what the engine's work is at its end
+	answer  float64 // at a prompt: what its answer takes alone
+	hand    bool    // at a prompt: its state is handed over
+	kind    int     // of its job, if so
+	prefix  int     // in its cache
+}
+
+type slotState int
+
+const (
+	idle slotState = iota
+	atPrompt
+	atAnswer
+)
+
+// simulation prepares to follow so many jobs of the intake.
+func (s *Scene) simulation(most int) *simulation {
+	m := &simulation{Scene: s, most: most, engines: make([]engine, len(s.Machines)), links: make([]float64, len(s.Machines))}
 	for i := range s.Machines {
-		for k, sl := range s.Machines[i].Slots {
-			if i == machine && k == nth {
-				at, sl.Free = len(m.slots), 0
-			}
-			m.slots = append(m.slots, slot{machine: i, free: sl.Free, wake: sl.Free, warm: sl.Warm})
-			if sl.Hand && sl.Free > 0 && len(s.Intake) > 0 {
-				m.offer(sl.Free, s.Intake[0].Kind)
+		x := &s.Machines[i]
+		m.shares = append(m.shares, x.shares())
+		m.engines[i].slots = make([]slot, len(x.Slots))
+		if !x.Decode {
+			m.prefillSlots += len(x.Slots)
+		}
+	}
+	return m
+}
+
+// shares is by how much each answer is slower while one, two, … of the machine's slots generate.
+func (x *Machine) shares() []float64 {
+	list := []float64{1}
+	for n := 1; n < len(x.Slots); n++ {
+		list = append(list, list[n-1])
+		for _, t := range x.Times {
+			if g := t.Generate; len(g) > n && g[0] > 0 {
+				list[n] = g[n] / g[0]
+				break
 			}
 		}
 	}
-	for _, l := range s.Intake {
+	return list
+}
+
+// reset begins anew.
+func (m *simulation) reset(r rule) {
+	m.rule, m.now, m.lot, m.taken, m.left, m.busy, m.waits, m.done, m.Forecast = r, 0, 0, 0, 0, 0, nil, 0, Forecast{}
+	m.ready, m.queue = m.ready[:0], m.queue[:0]
+	for _, r := range m.Relay {
+		if r.At < 0 {
+			m.queue = append(m.queue, r.Kind)
+		} else {
+			m.ready = append(m.ready, r)
+		}
+	}
+	slices.SortStableFunc(m.ready, byTime)
+	clear(m.links)
+	for _, l := range m.Intake {
 		m.left += l.Count
 	}
-	m.left = min(m.left, horizon*len(m.slots))
-	if at >= 0 && !m.act(at, first) {
-		return Forecast{End: math.Inf(1)}
+	m.left = min(m.left, m.most)
+	for i := range m.Machines {
+		m.resume(i)
 	}
-	for m.left > 0 || len(m.ready) > 0 {
-		next := 0
-		for i := range m.slots {
-			if m.slots[i].wake < m.slots[next].wake {
-				next = i
-			}
+	m.fetch()
+}
+
+// resume has a machine go on with what it does.
+func (m *simulation) resume(machine int) {
+	slots, e := m.Machines[machine].Slots, &m.engines[machine]
+	e.turn, e.answers, e.work, e.at = 0, 0, 0, 0
+	generating := 0
+	for _, s := range slots {
+		if s.Free > 0 && !s.Hand {
+			generating++
 		}
-		if math.IsInf(m.slots[next].wake, 1) {
-			return Forecast{End: math.Inf(1)} // nobody takes what is left
+	}
+	for k, s := range slots {
+		sl := &e.slots[k]
+		*sl = slot{machine: machine, prefix: s.Prefix}
+		if !(s.Free > 0) {
+			continue
 		}
-		m.now = max(m.now, m.slots[next].wake)
-		if m.act(next, m.choose(next)) && !m.slots[next].waits {
-			m.news()
+		m.busy++
+		switch {
+		case s.Hand:
+			sl.state, sl.at, sl.hand, sl.kind = atPrompt, s.Free, true, s.Kind
+		case s.First > 0:
+			sl.state, sl.at, sl.answer = atPrompt, s.First, (s.Free-s.First)/m.shares[machine][generating-1]
+		default:
+			sl.state, sl.at = atAnswer, s.Free/m.shares[machine][generating-1]
+			e.answers++
+			continue
+		}
+		e.turn = max(e.turn, sl.at)
+	}
+}
+
+// simulate follows the scene to its end, as long as that costs less than the limit. The slot of a machine begins with the first action; a machine
+// below 0 is none.
+func (m *simulation) simulate(r rule, machine, nth int, first Action, limit float64) Forecast {
+	m.reset(r)
+	if machine >= 0 && !m.begin(&m.engines[machine], nth, first) {
+		return never()
+	}
+	for m.left > 0 || len(m.queue) > 0 || len(m.ready) > 0 || m.busy > 0 {
+		next, at := m.next()
+		if at > limit || math.IsInf(at, 1) { // nobody takes what is left
+			return never()
+		}
+		m.now = max(m.now, at)
+		if next == nil {
+			m.wake()
+		} else {
+			m.step(next)
 		}
 	}
 	if m.done > 0 {
 		m.Mean /= float64(m.done)
 	}
-	for i := range m.slots {
-		m.End = max(m.End, m.slots[i].free)
-	}
 	return m.Forecast
 }
 
-// act has a slot begin something now, and reports whether it can.
-func (m *simulation) act(i int, a Action) bool {
-	sl := &m.slots[i]
-	machine := &m.Machines[sl.machine]
-	switch a {
-	case Continue:
-		r := m.firstReady()
-		if r < 0 || m.ready[r].At > m.now || !machine.Takes {
-			return false
+// begin has the slot that is decided about do its first action, and reports whether it can.
+func (m *simulation) begin(e *engine, nth int, first Action) bool {
+	sl := &e.slots[nth]
+	if sl.state != idle {
+		if sl.state == atAnswer {
+			e.answers--
 		}
-		t := &machine.Times[m.ready[r].Kind]
-		m.ready = slices.Delete(m.ready, r, r+1)
-		sl.warm = true
-		m.begin(i, 0, t.Restore+t.generate(m.busy(i)))
-		m.end(sl.free)
-	case Whole:
-		if m.left == 0 {
-			return false
-		}
-		t := &machine.Times[m.take()]
-		m.begin(i, m.prompt(sl, t), t.generate(m.busy(i)))
-		m.end(sl.free)
-	case HandOver:
-		if m.left == 0 || machine.Decode || !m.anyTakes() {
-			return false
-		}
-		kind := m.take()
-		t := &machine.Times[kind]
-		m.begin(i, m.prompt(sl, t)+t.Save, 0)
-		m.offer(sl.free, kind)
-	default:
-		sl.waits, sl.wake = true, m.change(i)
-		if m.Next == 0 {
-			m.Next = sl.wake
+		m.busy--
+		*sl = slot{machine: sl.machine, prefix: sl.prefix}
+	}
+	if first != Wait {
+		return (first != HandOver || m.mayHand(sl)) && m.act(sl, first)
+	}
+	if m.busy == 0 && len(m.ready) == 0 && len(m.queue) == 0 && (!m.Machines[sl.machine].Decode || m.prefillSlots == 0) {
+		return false // else all might wait for one another
+	}
+	m.waits = sl
+	for k := range e.slots {
+		if e.slots[k].state == idle {
+			e.slots[k].at = math.Inf(1)
 		}
 	}
 	return true
 }
 
-// news has those that wait know of what has begun.
-func (m *simulation) news() {
-	for i := range m.slots {
-		if sl := &m.slots[i]; sl.waits {
-			sl.wake = min(sl.wake, m.change(i))
+// next finds what happens next: at a slot, or nil if a state is there.
+func (m *simulation) next() (next *slot, at float64) {
+	at = math.Inf(1)
+	for _, r := range m.ready {
+		if r.At > m.now {
+			at = r.At
+			break
 		}
 	}
-}
-
-// prompt is what a prompt takes in a slot, which has the shared prefix then.
-func (m *simulation) prompt(sl *slot, t *Times) float64 {
-	p := t.Prompt
-	if !sl.warm {
-		p += t.Prefix
-	}
-	sl.warm = true
-	return p
-}
-
-// begin has a slot do something that nothing else of the machine can be done beside, and then something that can.
-func (m *simulation) begin(i int, alone, beside float64) {
-	sl := &m.slots[i]
-	if alone > 0 {
-		for k := range m.slots {
-			if o := &m.slots[k]; k != i && o.machine == sl.machine && o.free > m.now {
-				o.free += alone
-				o.wake = max(o.wake, o.free)
+	for i := range m.engines {
+		e := &m.engines[i]
+		var first *slot
+		for k := range e.slots {
+			sl := &e.slots[k]
+			if sl.state != atAnswer {
+				if sl.at < at {
+					next, at = sl, sl.at
+				}
+			} else if first == nil || sl.at < first.at {
+				first = sl
+			}
+		}
+		if first != nil {
+			if end := max(e.at, e.turn) + (first.at-e.work)*m.shares[i][e.answers-1]; end < at {
+				next, at = first, end
 			}
 		}
 	}
-	sl.free = m.now + alone + beside
-	sl.wake, sl.waits = sl.free, false
+	return next, at
 }
 
-// end counts a job that is done.
-func (m *simulation) end(at float64) {
-	m.done++
-	m.Mean += at
-}
-
-// offer has a KV state ready as soon as a decode machine can have fetched it.
-func (m *simulation) offer(at float64, kind int) {
-	to := -1
-	for i := range m.Machines {
-		if m.Machines[i].Decode && m.Machines[i].Takes && (to < 0 || m.links[i] < m.links[to]) {
-			to = i
-		}
-	}
-	if to < 0 {
+// step has a slot end what it does, or begin something.
+func (m *simulation) step(sl *slot) {
+	e := &m.engines[sl.machine]
+	switch {
+	case sl.state == idle:
+		m.act(sl, m.choose(sl))
+		return
+	case sl.state == atAnswer:
+		m.advance(e, sl.machine)
+		e.answers--
+		m.done++
+		m.Mean += m.now
+		m.End = m.now
+	case sl.hand:
+		m.queue = append(m.queue, sl.kind)
+	default:
+		m.advance(e, sl.machine)
+		e.answers++
+		sl.state, sl.at = atAnswer, e.work+sl.answer
 		return
 	}
-	m.links[to] = max(m.links[to], at) + m.Machines[to].Times[kind].Move
-	r := Ready{m.links[to], kind}
-	place, _ := slices.BinarySearchFunc(m.ready, r, func(a, b Ready) int { return cmp.Compare(a.At, b.At) })
-	m.ready = slices.Insert(m.ready, place, r)
+	m.busy--
+	sl.state, sl.at = idle, m.now
+	m.fetch()
+	m.wake()
 }
 
-func (m *simulation) firstReady() int {
-	best := -1
-	for i, r := range m.ready {
-		if best < 0 || r.At < m.ready[best].At {
-			best = i
+// wake has those look again who wait for something to change.
+func (m *simulation) wake() {
+	for i := range m.engines {
+		e := &m.engines[i]
+		for k := range e.slots {
+			if sl := &e.slots[k]; sl.state == idle && sl.at > m.now {
+				sl.at = m.now
+				if m.waits == sl && m.Next == 0 {
+					m.Next = m.now
+				}
+			}
 		}
 	}
-	return best
 }
 
-// take takes the next job of the intake.
-func (m *simulation) take() (kind int) {
-	for m.taken >= m.Intake[m.lot].Count {
-		m.lot, m.taken = m.lot+1, 0
+// advance brings the answers of a machine to the present.
+func (m *simulation) advance(e *engine, machine int) {
+	if from := max(e.at, e.turn); e.answers > 0 && m.now > from {
+		e.work += (m.now - from) / m.shares[machine][e.answers-1]
 	}
-	m.taken++
-	m.left--
-	return m.Intake[m.lot].Kind
+	e.at = m.now
 }
 
-// next is the kind of the next job of the intake.
-func (m *simulation) next() int {
-	lot, taken := m.lot, m.taken
-	for taken >= m.Intake[lot].Count {
-		lot, taken = lot+1, 0
+// act has a slot begin something now, and reports whether it can.
+func (m *simulation) act(sl *slot, a Action) bool {
+	x := &m.Machines[sl.machine]
+	switch a {
+	case Continue:
+		if len(m.ready) == 0 || m.ready[0].At > m.now || !x.Takes {
+			return false
+		}
+		kind := m.ready[0].Kind
+		m.ready = slices.Delete(m.ready, 0, 1)
+		sl.prefix, sl.hand, sl.answer = m.Kinds[kind].Prefix, false, x.Times[kind].Generate[0]
+		m.compute(sl, x.Times[kind].Restore)
+		m.fetch()
+	case Whole:
+		if m.left == 0 {
+			return false
+		}
+		kind := m.take()
+		sl.hand, sl.answer = false, x.Times[kind].Generate[0]
+		m.compute(sl, m.prompt(sl, kind))
+	case HandOver:
+		if m.left == 0 || x.Decode || !m.anyTakes() {
+			return false
+		}
+		kind := m.take()
+		sl.hand, sl.kind = true, kind
+		m.compute(sl, m.prompt(sl, kind)+x.Times[kind].Save)
+		m.Handed++
+		m.Bytes += m.Kinds[kind].Bytes
+	default:
+		sl.at = math.Inf(1)
 	}
-	return m.Intake[lot].Kind
+	return true
 }
 
-// busy is how many slots of a slot's machine are at work, it included.
-func (m *simulation) busy(i int) int {
-	n := 1
-	for k := range m.slots {
-		if k != i && m.slots[k].machine == m.slots[i].machine && m.slots[k].free > m.now {
+// prompt is what a prompt takes in a slot, which has the shared prefix then.
+func (m *simulation) prompt(sl *slot, kind int) float64 {
+	t := &m.Machines[sl.machine].Times[kind]
+	p := t.Prompt
+	if prefix := m.Kinds[kind].Prefix; sl.prefix != prefix {
+		p += t.Prefix
+		sl.prefix = prefix
+	}
+	return p
+}
+
+// compute has a slot do something that nothing else of the machine can be done beside.
+func (m *simulation) compute(sl *slot, seconds float64) {
+	e := &m.engines[sl.machine]
+	m.advance(e, sl.machine)
+	e.turn = max(e.turn, m.now) + seconds
+	sl.state, sl.at = atPrompt, e.turn
+	m.busy++
+}
+
+// fetch has decode machines fetch states: beside those for free slots one for each slot, which waits there.
+func (m *simulation) fetch() {
+	if len(m.queue) == 0 {
+		return
+	}
+	room := -len(m.ready)
+	for i := range m.Machines {
+		if x, e := &m.Machines[i], &m.engines[i]; x.Decode && x.Takes {
+			room += 2*len(e.slots) - e.busy()
+		}
+	}
+	for ; room > 0 && len(m.queue) > 0; room-- {
+		to := -1 // whose link is free first
+		for i := range m.Machines {
+			if x := &m.Machines[i]; x.Decode && x.Takes && (to < 0 || m.links[i] < m.links[to]) {
+				to = i
+			}
+		}
+		kind := m.queue[0]
+		m.queue = slices.Delete(m.queue, 0, 1)
+		m.links[to] = max(m.links[to], m.now) + m.Machines[to].Times[kind].Move
+		r := Ready{m.links[to], kind}
+		place, _ := slices.BinarySearchFunc(m.ready, r, byTime)
+		m.ready = slices.Insert(m.ready, place, r)
+	}
+}
+
+func byTime(a, b Ready) int { return cmp.Compare(a.At, b.At) }
+
+// busy is how many slots are at work.
+func (e *engine) busy() (n int) {
+	for k := range e.slots {
+		if e.slots[k].state != idle {
 			n++
 		}
 	}
 	return n
 }
 
-// change is when something changes next for a slot that waits: another has ended its work, or a state is ready.
-func (m *simulation) change(i int) float64 {
-	at := math.Inf(1)
-	for k := range m.slots {
-		if f := m.slots[k].free; k != i && f > m.now {
-			at = min(at, f)
-		}
+// take takes the next job of the intake.
+func (m *simulation) take() (kind int) {
+	kind = m.head()
+	m.taken++
+	m.left--
+	return kind
+}
+
+// head is the kind of the next job of the intake.
+func (m *simulation) head() int {
+	for m.taken >= m.Intake[m.lot].Count {
+		m.lot, m.taken = m.lot+1, 0
 	}
-	for _, r := range m.ready {
-		if r.At > m.now {
-			at = min(at, r.At)
-		}
-	}
-	return at
+	return m.Intake[m.lot].Kind
 }
 
 func (m *simulation) anyTakes() bool {
