@@ -133,6 +133,7 @@ func TestDecodeTakesWholeRequests(t *testing.T) {
 	if got.Job.ID != auto.ID || got.Stage != jobs.StageDecode || !got.Intake || got.Handover.Decision != "because" || got.Handover.Reason != "" {
 		t.Errorf("task %+v, hand-over %+v", got, got.Handover)
 	}
+	r.eventually("it is done with", func() bool { return r.waiting(StreamIntake) == 1 })
 	asked := k.times()
 	r.submit(other) // not of plan auto
 	decode.Changed()
@@ -176,6 +177,7 @@ func TestPrefillChooses(t *testing.T) {
 	k.set(take)
 	r.eventually("six jobs at decode", func() bool { return r.waiting(StreamRelay) == 6 })
 	plain := testJob(jobs.Batch)
+	r.eventually("the sixth is done with", func() bool { return r.waiting(StreamIntake) == 0 })
 	r.asking(jobs.RolePrefill, 1) // for interactive jobs
 	r.submit(plain)
 	r.remains("a job that waits for the gate", 300*time.Millisecond, func() bool { return r.waiting(StreamIntake) == 1 })
