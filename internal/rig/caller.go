@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,14 +110,11 @@ const (
 	callAgain = 200 * time.Millisecond // after NATS was away
 )
 
-// plans are those that the jobs of a batch ask for, in turn.
-var plans = [...]string{"disaggregated", "auto"}
-
 func (c *caller) batch(ctx context.Context, b Batch) error {
 	var lines bytes.Buffer
-	for i, j := range b.Jobs {
+	for _, j := range b.Jobs {
 		options := map[string]any{"temperature": j.Temperature, "num_predict": j.Tokens, "seed": j.Seed}
-		line, err := json.Marshal(map[string]any{"custom_id": j.Marker, "model": j.Model, "prompt": j.Prompt, "options": options, "plan": plans[i%len(plans)]})
+		line, err := json.Marshal(map[string]any{"custom_id": j.Marker, "model": j.Model, "prompt": j.Prompt, "options": options, "plan": cmp.Or(j.Plan, "disaggregated")})
 		if err != nil {
 			return err
 		}

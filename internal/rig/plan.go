@@ -13,6 +13,7 @@ import (
 // Shape is how much a storm is to have of everything.
 type Shape struct {
 	Jobs      int      // how many are submitted
+	Auto      bool     // every second job of a batch asks for plan auto, the others for disaggregated
 	Models    []string // that they are for
 	BatchSize int      // jobs of a batch
 	Callers   int      // submitters at a time
@@ -45,6 +46,7 @@ type Job struct {
 	Marker      string // custom_id, and part of the prompt: by it engine calls are known
 	Model       string
 	Prompt      string
+	Plan        string // of a job of a batch; empty is disaggregated
 	Tokens      int
 	Temperature float64
 	Seed        int64
@@ -180,6 +182,9 @@ func (p *Plan) batches(r *rand.Rand) {
 			Tokens: between(r, s.Tokens), Seed: int64(r.IntN(1 << 30)),
 		}
 		j.Prompt = prompt(r, j.Marker, between(r, s.PromptWords))
+		if s.Auto && n%2 == 1 {
+			j.Plan = "auto"
+		}
 		if r.IntN(10) == 0 {
 			j.Temperature = 0.7
 		}

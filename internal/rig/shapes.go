@@ -11,6 +11,7 @@ import (
 func NoopStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
+		Auto: true,
 		Jobs: n(10_000, 200), Models: []string{"qwen3-coder:30b", "gpt-oss:120b"}, BatchSize: n(250, 50), Callers: 6,
 		Kills: n(224, 22), EngineKills: n(20, 2), NATSKills: n(24, 2), CallerKills: n(20, 2), Freezes: n(24, 4), Stuns: n(18, 3), Wires: n(36, 6), Spoilt: []string{WorkerWire, EngineWire, CallerWire}, BadAnswers: n(72, 9),
 		Cancels: n(100, 6), Expiring: n(100, 10), Singles: n(60, 4),
@@ -23,6 +24,7 @@ func NoopStorm(share float64) Shape {
 func RealStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
+		Auto: true,
 		Jobs: n(310, 60), Models: []string{"qwen3-coder:30b", "llama3:8b"}, BatchSize: n(40, 8), Callers: 3,
 		Kills: n(32, 3), Transfers: n(12, 4), EngineKills: n(12, 2), NATSKills: n(2, 1), CallerKills: n(3, 1), Freezes: n(4, 1), Stuns: n(6, 3), Wires: n(24, 4), Spoilt: []string{WorkerWire, EngineWire, CallerWire, StateWire}, BadAnswers: n(9, 1),
 		Cancels: n(6, 1), Expiring: 0, Singles: n(6, 1),
@@ -34,6 +36,7 @@ func RealStorm(share float64) Shape {
 func ClusterStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
+		Auto: true,
 		Jobs: n(300, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
 		Kills: n(10, 2), NATSKills: n(10, 2), Quorums: n(2, 0), CallerKills: n(2, 0), Freezes: n(2, 0), Stuns: n(6, 0), Wires: n(18, 3), Spoilt: []string{RouteWire, WorkerWire, CallerWire},
 		Cancels: n(8, 1), Expiring: n(10, 0), Singles: n(10, 2),
@@ -46,6 +49,7 @@ func ClusterStorm(share float64) Shape {
 func PowerStorm(share float64) Shape {
 	n := scale(share)
 	return Shape{
+		Auto: true,
 		Jobs: n(300, 40), Models: NoopStorm(0).Models[:1], BatchSize: n(40, 10), Callers: 4,
 		Kills: n(6, 2), PowerCuts: n(10, 2), CallerKills: n(2, 0), Cancels: n(8, 1), Singles: n(10, 2),
 		PromptWords: [2]int{5, 60}, Tokens: [2]int{1, 24},
