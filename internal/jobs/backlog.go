@@ -22,5 +22,6 @@ type Backlog struct {
 type Choice struct {
 	Take  bool          // the next job of the intake
 	Why   string        // for the decision of its result
+	Leave time.Duration // how long the job may be left to others, who know better, before something must be wrong
 	Again time.Duration // when to look again, if nothing happens before; 0 is never
 }

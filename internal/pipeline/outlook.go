@@ -33,15 +33,16 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	case !ok:
 		return jobs.Choice{Take: s.role == jobs.RolePrefill, Again: time.Second} // somebody must
 	case best.Action == schedule.Wait, best.Action == schedule.Continue:
-		return jobs.Choice{Again: seconds(min(max(best.Next, leastWait), longestLook))}
+		return jobs.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
 	return jobs.Choice{Take: true, Why: s.way(best, options, b.Intake)}
 }
 
-// What waits is looked at again after so many seconds.
+// What waits is looked at again after so many seconds, and left for so many at most.
 const (
-	leastWait   = 0.02
-	longestLook = 5
+	leastWait    = 0.02
+	longestLook  = 5
+	longestLeave = 600
 )
 
 // Running is what this worker is at.

@@ -80,7 +80,7 @@ func (i *intake) choose(b jobs.Backlog) jobs.Choice {
 	case choice.Take:
 		i.declined = ""
 	case i.declined != b.Head.ID:
-		i.declined, i.until = b.Head.ID, now.Add(2*choice.Again+longestDecline)
+		i.declined, i.until = b.Head.ID, now.Add(choice.Leave+longestDecline)
 	case now.After(i.until):
 		choice.Take, choice.Why = true, "nobody else took it"
 	}
