@@ -8,53 +8,6 @@ import (
 	"tandem/internal/schedule"
 )
 
-// Size is what is known of a job before it runs.
-type Size struct {
-	Tokens    int    // of the prompt
-	Prefix    int    // of these, shared with others
-	Generated int    // tokens of the answer
-	Key       string // of the shared prefix, as of [PrefixKey]; empty if there is none
-}
-
-// SizeOf estimates the size of a job whose text is so many bytes. answer is how many tokens answers of its kind have.
-func SizeOf(j *jobs.Job, promptBytes int, bytesPerToken, answer float64) Size {
-	req := RequestOf(j)
-	z := Size{Tokens: max(1, int(math.Ceil(float64(promptBytes)/bytesPerToken))), Generated: int(answer)}
-	if z.Key = PrefixKey(req); z.Key != "" {
-		z.Prefix = min(PrefixTokens(req, z.Tokens), z.Tokens)
-	}
-	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
-		z.Generated = min(z.Generated, *limit)
-	}
-	return z
-}
-
-// Answer is how many tokens the answers of a model's jobs have, as far as any of its workers has measured that; the first one's figure counts.
-func Answer(model string, workers []Peer) Speed {
-	var first Speed
-	for i, w := range workers {
-		if s := SpeedsOf(model, w.Role, w.Rates).Generated(); s.Measured || i == 0 {
-			if first = s; s.Measured {
-				break
-			}
-		}
-	}
-	if first.Value == 0 {
-		first = SpeedsOf(model, jobs.RoleDecode, jobs.Rates{}).Generated()
-	}
-	return first
-}
-
-// BytesPerToken is how much text a token of a model is, as far as any of its workers has measured that.
-func BytesPerToken(workers []Peer) Speed {
-	for _, w := range workers {
-		if v := w.Rates.PromptBytesPerToken; v > 0 {
-			return Speed{v, true}
-		}
-	}
-	return Speed{coldBytesPerToken, false}
-}
-
 // Times are what a job takes on the machine of a worker. from is the machine whose KV states it would fetch.
 func (p Peer) Times(model, from string, z Size) schedule.Times {
 	s := SpeedsOf(model, p.Role, p.Rates)
