@@ -16,15 +16,35 @@ type Size struct {
 	Key       string // of the shared prefix, as of [PrefixKey]; empty if there is none
 }
 
-// SizeOf estimates the size of a job whose text is so many bytes. answer is how many tokens answers of its kind have.
-func SizeOf(j *jobs.Job, promptBytes int, bytesPerToken, answer float64) Size {
+// Text is how much text a job has, from which its size is estimated. It holds none of it.
+type Text struct {
+	Bytes  int    // of the prompt
+	Shared int    // of these, shared with others
+	Key    string // of what is shared, as of [PrefixKey]
+	Limit  int    // tokens of the answer at most; -1 if the job says nothing of it
+}
+
+// TextOf measures a job.
+func TextOf(j *jobs.Job) Text {
 	req := RequestOf(j)
-	z := Size{Tokens: max(1, int(math.Ceil(float64(promptBytes)/bytesPerToken))), Generated: int(answer)}
-	if z.Key = PrefixKey(req); z.Key != "" {
-		z.Prefix = min(PrefixTokens(req, z.Tokens), z.Tokens)
+	t := Text{Bytes: req.TextBytes(), Key: PrefixKey(req), Limit: -1}
+	if t.Key != "" {
+		t.Shared = min(PrefixTokens(req, t.Bytes), t.Bytes)
 	}
 	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
-		z.Generated = min(z.Generated, *limit)
+		t.Limit = *limit
+	}
+	return t
+}
+
+// Size estimates the job's size. answer is how many tokens answers of its kind have.
+func (t Text) Size(bytesPerToken, answer float64) Size {
+	z := Size{
+		Tokens: max(1, int(math.Ceil(float64(t.Bytes)/bytesPerToken))), Prefix: int(math.Ceil(float64(t.Shared) / bytesPerToken)), Generated: int(answer), Key: t.Key,
+	}
+	z.Prefix = min(z.Prefix, z.Tokens)
+	if t.Limit >= 0 {
+		z.Generated = min(z.Generated, t.Limit)
 	}
 	return z
 }
@@ -52,14 +72,9 @@ func BytesPerToken(workers []Peer) Speed {
 // Kinds puts jobs of about equal size together: kinds of them, and all in lots of a kind, in order. Of a prompt's own part and of an answer four binary
 // digits count, so that a job is off by 6 % at most, and all jobs by hardly anything.
 func Kinds(sizes []Size) (kinds []Size, lots []schedule.Lot) {
-	known, prefixes := map[Size]int{}, map[string]int{}
+	known := map[Size]int{}
 	for _, z := range sizes {
-		own := rounded(z.Tokens - z.Prefix)
-		if prefix, there := prefixes[z.Key]; there {
-			z.Prefix = prefix // as long as that of the others, which was estimated, too
-		}
-		prefixes[z.Key] = z.Prefix
-		z.Tokens, z.Generated = z.Prefix+own, rounded(z.Generated)
+		z.Tokens, z.Generated = z.Prefix+rounded(z.Tokens-z.Prefix), rounded(z.Generated)
 		kind, there := known[z]
 		if !there {
 			kind = len(kinds)

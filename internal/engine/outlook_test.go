@@ -12,14 +12,14 @@ import (
 	"tandem/internal/schedule"
 )
 
-func TestSizeOf(t *testing.T) {
+func TestTextAndSize(t *testing.T) {
 	j := &jobs.Job{Prompt: strings.Repeat("x", 8000), SharedPrefix: 6000}
-	z := SizeOf(j, 8000, 4, 500)
+	z := TextOf(j).Size(4, 500)
 	if want := (Size{Tokens: 2000, Prefix: 1500, Generated: 500, Key: z.Key}); z != want || z.Key == "" {
 		t.Errorf("%+v, want %+v", z, want)
 	}
 	j.SharedPrefix, j.Options.NumPredict = 0, new(100)
-	if z, want := SizeOf(j, 8000, 3.999, 500), (Size{Tokens: 2001, Generated: 100}); z != want {
+	if z, want := TextOf(j).Size(3.999, 500), (Size{Tokens: 2001, Generated: 100}); z != want {
 		t.Errorf("%+v, want %+v", z, want)
 	}
 }
@@ -35,7 +35,7 @@ func TestAnswerAndBytesPerToken(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	kinds, lots := Kinds([]Size{{1500, 500, 100, "a"}, {1511, 501, 101, "a"}, {1500, 500, 100, "b"}, {1490, 498, 102, "a"}, {2600, 500, 100, "a"}})
+	kinds, lots := Kinds([]Size{{1500, 500, 100, "a"}, {1511, 500, 101, "a"}, {1500, 500, 100, "b"}, {1490, 500, 102, "a"}, {2600, 500, 100, "a"}})
 	if want := []Size{{1524, 500, 104, "a"}, {1524, 500, 104, "b"}, {2548, 500, 104, "a"}}; !slices.Equal(kinds, want) {
 		t.Errorf("kinds %+v, want %+v", kinds, want)
 	}

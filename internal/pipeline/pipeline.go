@@ -162,10 +162,4 @@ func fileTime(bytes int64) time.Duration {
 }
 
 // PromptBytes is the length of all text of a job, from which tokens are estimated.
-func PromptBytes(j *jobs.Job) int {
-	n := len(j.System) + len(j.Prompt)
-	for _, m := range j.Messages {
-		n += len(m.Content)
-	}
-	return n
-}
+func PromptBytes(j *jobs.Job) int { return engine.RequestOf(j).TextBytes() }
