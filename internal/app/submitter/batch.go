@@ -191,7 +191,7 @@ func (c *batchCmd) manifest() string { return filepath.Join(c.Out, manifestFile)
 func (c *batchCmd) setPlan(s *session, list []*jobs.Job) {
 	for _, j := range list {
 		if j.Plan == "" {
-			j.Plan = s.plan(c.Plan)
+			j.Plan = s.classPlan(c.Plan)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type modelEstimate struct {
 	Workers      []servant      `json:"workers"`
 	Missing      jobs.Stage     `json:"missing,omitempty"` // decode, if no such worker lives
 	Plans        []planEstimate `json:"plans"`
+	Published    bool           `json:"published,omitempty"`    // nobody was asked: all rests on published figures
 	NotMeasured  []string       `json:"not_measured,omitempty"` // published figures of other machines stand for it
 }
 
@@ -55,6 +56,7 @@ type lookout struct {
 	model   string
 	workers []engine.Peer
 	missing jobs.Stage // decode, if there is none: the published Mac Studio stands for it
+	asked   bool       // else all are the published machines
 	waiting int        // jobs in the intake
 	relay   int        // jobs that wait for a decode worker
 }
@@ -75,7 +77,7 @@ func publishedPeer(role jobs.Stage) engine.Peer {
 
 // lookAt finds the workers of a model, and what waits before a job of the class; without an overview the published machines.
 func lookAt(o *queue.Overview, model string, class jobs.Class) *lookout {
-	l := &lookout{model: model}
+	l := &lookout{model: model, asked: o != nil}
 	if o == nil {
 		l.workers = []engine.Peer{publishedPeer(jobs.RolePrefill), publishedPeer(jobs.RoleDecode)}
 		return l
@@ -148,7 +150,7 @@ func planOf(p jobs.Plan) schedule.Plan {
 // estimate estimates jobs of these sizes with each plan.
 func (l *lookout) estimate(sizes []engine.Size, asked jobs.Plan) modelEstimate {
 	o := l.outlook(sizes, sizes, l.waiting)
-	e := modelEstimate{Model: l.model, Jobs: len(sizes), JobsBefore: l.waiting + l.relay + l.running(), Missing: l.missing, NotMeasured: o.Guessed()}
+	e := modelEstimate{Model: l.model, Jobs: len(sizes), JobsBefore: l.waiting + l.relay + l.running(), Missing: l.missing, Published: !l.asked, NotMeasured: o.Guessed()}
 	for _, z := range sizes {
 		e.PromptTokens += z.Tokens
 		e.SharedTokens += z.Prefix

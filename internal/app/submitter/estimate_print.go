@@ -55,7 +55,10 @@ func (m *modelEstimate) write(b *strings.Builder) {
 	if m.Missing != "" {
 		fmt.Fprintf(b, "no live %s worker serves %s: its jobs wait until one is started; the figures are as if that were on a %s\n", m.Missing, cell(m.Model), publishedDecode)
 	}
-	if len(m.NotMeasured) > 0 {
+	switch {
+	case m.Published:
+		fmt.Fprintln(b, notMeasured)
+	case len(m.NotMeasured) > 0:
 		fmt.Fprintf(b, "not measured yet, so that published figures of a %s and a %s stand for it: %s\n", publishedPrefill, publishedDecode, cell(strings.Join(m.NotMeasured, ", ")))
 	}
 }
