@@ -8,10 +8,9 @@ import (
 	"tandem/internal/schedule"
 )
 
-// Times are what a job takes on the machine of a worker. from is the machine whose KV states it would fetch.
-func (p Peer) Times(model, from string, z Size) schedule.Times {
+// Times are what a job takes on the machine of a worker. Its KV state has so many bytes; from is the machine that it would be fetched from.
+func (p Peer) Times(model, from string, z Size, bytes float64) schedule.Times {
 	s := SpeedsOf(model, p.Role, p.Rates)
-	bytes := s.StateBytes(z.Tokens, p.CacheType).Value
 	t := schedule.Times{
 		Prompt: float64(max(1, z.Tokens-z.Prefix)) / s.Prefill(z.Tokens).Value,
 		Save:   bytes / s.Save().Value, Move: bytes / s.Link(from).Value,
@@ -41,21 +40,21 @@ func (o *Outlook) Scene() *schedule.Scene {
 	s := &schedule.Scene{Intake: o.Intake}
 	from := o.prefillMachine()
 	keys := []string{""}
-	bytes := SpeedsOf(o.Model, jobs.RolePrefill, from.Rates)
+	states := SpeedsOf(o.Model, jobs.RolePrefill, from.Rates) // who writes them measures how large they are
 	for _, z := range o.Sizes {
 		key := slices.Index(keys, z.Key)
 		if key < 0 {
 			key = len(keys)
 			keys = append(keys, z.Key)
 		}
-		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: key, Bytes: bytes.StateBytes(z.Tokens, o.cacheType()).Value})
+		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: key, Bytes: states.StateBytes(z.Tokens, o.cacheType()).Value})
 	}
 	for _, w := range o.Workers {
 		m := schedule.Machine{
 			Decode: w.Role == jobs.RoleDecode, Takes: w.Role == jobs.RoleDecode && w.NoStates == "", Slots: make([]schedule.Slot, max(1, w.Slots)),
 		}
-		for _, z := range o.Sizes {
-			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z))
+		for i, z := range o.Sizes {
+			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[i].Bytes))
 		}
 		next := 0
 		for _, r := range w.Running {

@@ -69,23 +69,31 @@ func BytesPerToken(workers []Peer) Speed {
 	return Speed{coldBytesPerToken, false}
 }
 
-// Kinds puts jobs of about equal size together: kinds of them, and all in lots of a kind, in order. Of a prompt's own part and of an answer four binary
-// digits count, so that a job is off by 6 % at most, and all jobs by hardly anything.
+// Kinds puts jobs of about equal size together: kinds of them, each as large as its jobs are on average, and all in lots of a kind, in order. Of a prompt's own
+// part and of an answer the first four binary digits must be equal.
 func Kinds(sizes []Size) (kinds []Size, lots []schedule.Lot) {
 	known := map[Size]int{}
+	var counts []int
 	for _, z := range sizes {
-		z.Tokens, z.Generated = z.Prefix+rounded(z.Tokens-z.Prefix), rounded(z.Generated)
-		kind, there := known[z]
+		like := Size{Tokens: rounded(z.Tokens - z.Prefix), Prefix: rounded(z.Prefix), Generated: rounded(z.Generated), Key: z.Key}
+		kind, there := known[like]
 		if !there {
 			kind = len(kinds)
-			known[z] = kind
-			kinds = append(kinds, z)
+			known[like] = kind
+			kinds, counts = append(kinds, Size{Key: z.Key}), append(counts, 0)
 		}
+		sum := &kinds[kind]
+		sum.Tokens, sum.Prefix, sum.Generated = sum.Tokens+z.Tokens, sum.Prefix+z.Prefix, sum.Generated+z.Generated
+		counts[kind]++
 		if last := len(lots) - 1; last >= 0 && lots[last].Kind == kind {
 			lots[last].Count++
 		} else {
 			lots = append(lots, schedule.Lot{Kind: kind, Count: 1})
 		}
+	}
+	for i, n := range counts {
+		k := &kinds[i]
+		k.Tokens, k.Prefix, k.Generated = k.Tokens/n, k.Prefix/n, k.Generated/n
 	}
 	return kinds, lots
 }

@@ -126,7 +126,11 @@ func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.
 func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
 	size := s.size(t.Job)
 	self := engine.Peer{Role: s.role, Slots: s.slots, Rates: s.rates.With(s.about().Mover)}
-	times := self.Times(t.Job.Model, "", size)
+	bytes := engine.SpeedsOf(t.Job.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
+	if restores {
+		bytes = float64(t.Handover.State.Bytes)
+	}
+	times := self.Times(t.Job.Model, "", size, bytes)
 	c := course{before: times.Prompt, hands: hands}
 	if engine.PrefixKey(engine.RequestOf(t.Job)) != "" && s.prefixes.Held()[engine.PrefixKey(engine.RequestOf(t.Job))] == 0 {
 		c.before += times.Prefix
