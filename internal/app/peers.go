@@ -45,6 +45,19 @@ func (w *Worker) takesNone() (why string) {
 	return why
 }
 
+// Peers are the live workers of a model, as its first prefill worker sees them.
+func Peers(present []queue.Presence, model string) (peers []engine.Peer) {
+	live := slices.DeleteFunc(slices.Clone(present), func(p queue.Presence) bool { return p.Model != model || !p.Live() })
+	machine, writes := "", (*jobs.Fingerprint)(nil)
+	if i := slices.IndexFunc(live, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill }); i >= 0 {
+		machine, writes = live[i].Machine, live[i].Fingerprint
+	}
+	for _, p := range live {
+		peers = append(peers, DecodePeer(p, machine, writes))
+	}
+	return peers
+}
+
 // DecodePeer is a worker as a prefill worker on a machine sees it, whose KV states have the fingerprint ours, or nil
 // if it writes none.
 func DecodePeer(p queue.Presence, machine string, ours *jobs.Fingerprint) engine.Peer {

@@ -8,60 +8,13 @@ import (
 	"tandem/internal/schedule"
 )
 
-// Size is what is known of a job before it runs.
-type Size struct {
-	Tokens    int    // of the prompt
-	Prefix    int    // of these, shared with others
-	Generated int    // tokens of the answer
-	Key       string // of the shared prefix, as of [PrefixKey]; empty if there is none
-}
-
-// SizeOf estimates the size of a job whose text is so many bytes. answer is how many tokens answers of its kind have.
-func SizeOf(j *jobs.Job, promptBytes int, bytesPerToken, answer float64) Size {
-	req := RequestOf(j)
-	z := Size{Tokens: max(1, int(math.Ceil(float64(promptBytes)/bytesPerToken))), Generated: int(answer)}
-	if z.Key = PrefixKey(req); z.Key != "" {
-		z.Prefix = min(PrefixTokens(req, z.Tokens), z.Tokens)
-	}
-	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
-		z.Generated = min(z.Generated, *limit)
-	}
-	return z
-}
-
-// Answer is how many tokens the answers of a model's jobs of a kind have, as far as any of its workers has measured that; the first one's figure counts.
-func Answer(model, kind string, workers []Peer) Speed {
-	var first Speed
-	for i, w := range workers {
-		if s := SpeedsOf(model, w.Role, w.Rates).Generated(kind); s.Measured || i == 0 {
-			if first = s; s.Measured {
-				break
-			}
-		}
-	}
-	if first.Value == 0 {
-		first = SpeedsOf(model, jobs.RoleDecode, jobs.Rates{}).Generated(kind)
-	}
-	return first
-}
-
-// BytesPerToken is how much text a token of a model is, as far as any of its workers has measured that.
-func BytesPerToken(workers []Peer) Speed {
-	for _, w := range workers {
-		if v := w.Rates.PromptBytesPerToken; v > 0 {
-			return Speed{v, true}
-		}
-	}
-	return Speed{coldBytesPerToken, false}
-}
-
-// Times are what a job takes on the machine of a worker. from is the machine whose KV states it would fetch.
-func (p Peer) Times(model, from string, z Size) schedule.Times {
+// Times are what a job takes on the machine of a worker. Its KV state has so many bytes; from is the machine that it would be fetched from.
+func (p Peer) Times(model, from string, z Size, bytes float64) schedule.Times {
 	s := SpeedsOf(model, p.Role, p.Rates)
-	bytes := s.StateBytes(z.Tokens, p.CacheType).Value
+	there := bytes * float64(min(p.Rows[z.Key], z.Tokens)) / float64(max(1, z.Tokens)) // of it, which need not be moved
 	t := schedule.Times{
 		Prompt: float64(max(1, z.Tokens-z.Prefix)) / s.Prefill(z.Tokens).Value,
-		Save:   bytes / s.Save().Value, Move: s.StateBytes(z.Tokens-min(p.Rows[z.Key], z.Tokens), p.CacheType).Value / s.Link(from).Value,
+		Save:   bytes / s.Save().Value, Move: (bytes - there) / s.Link(from).Value,
 		Restore: bytes/s.Restore().Value + s.Check(z.Tokens).Value,
 	}
 	if z.Prefix > 0 {
@@ -88,21 +41,21 @@ func (o *Outlook) Scene() *schedule.Scene {
 	s := &schedule.Scene{Intake: o.Intake}
 	from := o.prefillMachine()
 	keys := []string{""}
-	bytes := SpeedsOf(o.Model, jobs.RolePrefill, from.Rates)
+	states := SpeedsOf(o.Model, jobs.RolePrefill, from.Rates) // who writes them measures how large they are
 	for _, z := range o.Sizes {
 		key := slices.Index(keys, z.Key)
 		if key < 0 {
 			key = len(keys)
 			keys = append(keys, z.Key)
 		}
-		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: key, Bytes: bytes.StateBytes(z.Tokens, o.cacheType()).Value})
+		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: key, Bytes: states.StateBytes(z.Tokens, o.cacheType()).Value})
 	}
 	for _, w := range o.Workers {
 		m := schedule.Machine{
 			Decode: w.Role == jobs.RoleDecode, Takes: w.Role == jobs.RoleDecode && w.NoStates == "", Slots: make([]schedule.Slot, max(1, w.Slots)),
 		}
-		for _, z := range o.Sizes {
-			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z))
+		for i, z := range o.Sizes {
+			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[i].Bytes))
 		}
 		next := 0
 		for _, r := range w.Running {

@@ -89,6 +89,14 @@ type ModelPlan struct {
 	AnswerTokens int    `json:"answer_tokens"` // at most, of all answers
 	Cut          int    `json:"cut"`           // prompts that do not fit and are cut
 	Context      int    `json:"context"`       // of its workers, in tokens, about: from there on none is cut
+
+	Requests []RequestPlan `json:"-"` // those to send, in the order in which they are sent
+}
+
+// RequestPlan is one request.
+type RequestPlan struct {
+	OwnTokens    int // of the student's part, about
+	AnswerTokens int // at most
 }
 
 // ProblemPlan is a submission that cannot be graded.

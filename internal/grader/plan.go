@@ -17,11 +17,11 @@ func (g *Grading) Plan() (*Plan, error) {
 	if g.o.WithoutAsk {
 		return p, nil
 	}
-	for i, judge := range judges {
+	for _, judge := range judges {
 		m := ModelPlan{Model: g.a.model(judge), Judge: string(judge)}
-		for _, s := range g.submissions {
-			if len(s.requests) > 0 {
-				m.add(s.requests[i])
+		for _, q := range g.sendingOrder() {
+			if q.judge == judge {
+				m.add(q)
 			}
 		}
 		p.Models = append(p.Models, m)
@@ -40,6 +40,7 @@ func (m *ModelPlan) add(q *request) {
 		m.OwnTokens += q.ownTokens
 		m.LongestOwn = max(m.LongestOwn, q.ownTokens)
 		m.AnswerTokens += q.answerTokens
+		m.Requests = append(m.Requests, RequestPlan{q.ownTokens, q.answerTokens})
 		m.Context = max(m.Context, q.context)
 		if q.cut > 0 {
 			m.Cut++

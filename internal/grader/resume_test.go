@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
 	"tandem/internal/jobs"
@@ -318,8 +320,16 @@ func TestPlan(t *testing.T) {
 		if m.SharedTokens <= 0 || m.OwnTokens < m.LongestOwn || m.LongestOwn <= 0 || m.Context < m.SharedTokens+m.LongestOwn {
 			t.Errorf("estimates of %+v", m)
 		}
-		if m.SharedTokens, m.OwnTokens, m.LongestOwn, m.Context = 0, 0, 0, 0; m != want {
-			t.Errorf("the plan says %+v, want %+v", m, want)
+		own, answers := 0, 0
+		for _, q := range m.Requests {
+			own, answers = own+q.OwnTokens, answers+q.AnswerTokens
+		}
+		if len(m.Requests) != m.Jobs || own != m.OwnTokens || answers != m.AnswerTokens {
+			t.Errorf("requests %+v of %+v", m.Requests, m)
+		}
+		m.SharedTokens, m.OwnTokens, m.LongestOwn, m.Context, m.Requests = 0, 0, 0, 0, nil
+		if diff := cmp.Diff(want, m); diff != "" {
+			t.Errorf("the plan (-want +got):\n%s", diff)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(b.out, ledgerFile)); err == nil {

@@ -60,11 +60,9 @@ func (r *run) begin() error {
 	for i, judge := range judges {
 		r.event.Judges[i].Model = r.a.model(judge)
 	}
-	for _, s := range r.submissions {
-		for _, q := range s.requests {
-			if err := r.list(q); err != nil {
-				return err
-			}
+	for _, q := range r.sendingOrder() {
+		if err := r.list(q); err != nil {
+			return err
 		}
 	}
 	held := 0

@@ -127,7 +127,11 @@ func (s *Stage) yield(t *jobs.Task) {
 func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
 	size := s.size(t.Job)
 	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().Mover)}
-	times := self.Times(t.Job.Model, "", size)
+	bytes := engine.SpeedsOf(t.Job.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
+	if restores {
+		bytes = float64(t.Handover.State.Bytes)
+	}
+	times := self.Times(t.Job.Model, "", size, bytes)
 	c := course{before: times.Prompt, hands: hands, relayed: !t.Intake}
 	if engine.PrefixKey(engine.RequestOf(t.Job)) != "" && s.prefixes.Held()[engine.PrefixKey(engine.RequestOf(t.Job))] == 0 {
 		c.before += times.Prefix

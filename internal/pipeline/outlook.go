@@ -74,7 +74,7 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *en
 func (s *Stage) size(j *jobs.Job) engine.Size {
 	self := engine.Peer{Role: s.role, Rates: s.rates.Snapshot()}
 	workers := append([]engine.Peer{self}, s.workers()...)
-	return engine.SizeOf(j, PromptBytes(j), engine.BytesPerToken(workers[:1]).Value, engine.Answer(j.Model, engine.KindOf(j), workers).Value)
+	return engine.TextOf(j).Size(engine.BytesPerToken(workers[:1]).Value, engine.Answer(j.Model, engine.KindOf(j), workers).Value)
 }
 
 // way says in words what was chosen, and why.

@@ -180,10 +180,4 @@ func (s *Stage) computed(j *jobs.Job, tokens, computed int, took, ago time.Durat
 }
 
 // PromptBytes is the length of all text of a job, from which tokens are estimated.
-func PromptBytes(j *jobs.Job) int {
-	n := len(j.System) + len(j.Prompt)
-	for _, m := range j.Messages {
-		n += len(m.Content)
-	}
-	return n
-}
+func PromptBytes(j *jobs.Job) int { return engine.RequestOf(j).TextBytes() }

@@ -24,7 +24,8 @@ const (
 // interrupted: the jobs get the ids and the batch that they have there, and none is stored twice; a
 // manifest of other input is refused. While the intake is full it waits. Progress, if not nil, is
 // called after each job with the number of jobs that are accepted, and how many there are. Jobs whose
-// ids are in have are left out: the caller has their results, which the server may have forgotten.
+// ids are in have are left out: the caller has their results, which the server may have forgotten. The manifest has the order of
+// list; they are published in that of c.Order.
 func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*jobs.Job, progress func(done, total int), have ...string) error {
 	if len(list) == 0 {
 		return jobs.Errorf(jobs.CodeInvalid, "the batch is empty")
@@ -36,6 +37,9 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 	skip := map[string]bool{}
 	for _, id := range have {
 		skip[id] = true
+	}
+	if c.Order != nil {
+		list = c.Order(list)
 	}
 	following := map[string]int{} // by model
 	for _, j := range slices.Backward(list) {

@@ -37,6 +37,8 @@ type Client struct {
 	// OnFull, if set before the client is used, is told of each job of a batch that has to wait because the intake is
 	// full: the error is as of [Client.Submit]. Jobs that wait longer are told of again and again.
 	OnFull func(err error)
+	// Order, if set, is the order in which [Client.SubmitBatch] publishes the jobs of a batch.
+	Order func([]*jobs.Job) []*jobs.Job
 
 	user  string
 	known sync.Map // models and classes that have a consumer; they never lose it

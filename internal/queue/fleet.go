@@ -95,10 +95,7 @@ func (f *fleet) peers(but string) []Presence {
 		if !p.Live() || p.Model != f.model || p.Worker == but {
 			continue
 		}
-		p.Running = slices.Clone(p.Running)
-		for i := range p.Running {
-			p.Running[i].EndsSeconds = max(0, p.Running[i].EndsSeconds-now.Sub(s.heard).Seconds())
-		}
+		p.age(now.Sub(s.heard))
 		list = append(list, p)
 	}
 	slices.SortFunc(list, inOrder)

@@ -55,6 +55,15 @@ type Presence struct {
 // Live reports whether the worker takes jobs now or will in a moment.
 func (p Presence) Live() bool { return p.State == StateReady || p.State == StateLoading }
 
+// age has what the worker runs go on for so long since it said so.
+func (p *Presence) age(d time.Duration) {
+	p.Running = slices.Clone(p.Running)
+	for i := range p.Running {
+		r := &p.Running[i]
+		r.EndsSeconds, r.FirstSeconds = max(0, r.EndsSeconds-d.Seconds()), max(0, r.FirstSeconds-d.Seconds())
+	}
+}
+
 // presenceKey is where a worker's presence is kept: <role>.<model>.<worker>.
 func presenceKey(role jobs.Stage, model, worker string) string {
 	return keyToken(string(role)) + "." + keyToken(model) + "." + keyToken(worker)
@@ -111,6 +120,7 @@ func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error
 		if msg.Header.Get("KV-Operation") != "" || !recent(msg.Time, now, ttl) {
 			delete(present, msg.Subject)
 		} else if json.Unmarshal(msg.Data, &p) == nil {
+			p.age(now.Sub(msg.Time))
 			present[msg.Subject] = p
 		}
 	}

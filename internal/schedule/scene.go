@@ -152,9 +152,14 @@ const (
 	Local                     // all on the decode machines
 )
 
-// Forecast says how the work ends under a plan if all goes on as well as is known here.
+// Forecast says how the work ends under a plan if all goes on as well as is known here. Where no decode machine takes states, handing over is of no use: the
+// decode machines do all.
 func (s *Scene) Forecast(p Plan) Forecast {
-	return s.simulation(math.MaxInt).follow(p.rules(), -1, -1, Wait)
+	m := s.simulation(math.MaxInt)
+	if p == Disaggregated && !m.anyTakes() {
+		p = Local
+	}
+	return m.follow(p.rules(), -1, -1, Wait)
 }
 
 // follow is the best end under any of the rules, after a first action.

@@ -94,7 +94,11 @@ func TestForecastOfPlans(t *testing.T) {
 			t.Errorf("plan %d, %d jobs: %+v, want %+v", tt.plan, tt.jobs, f, tt)
 		}
 	}
-	s := pair(1)
+	s := pair(3)
+	s.Machines[1].Takes = false
+	if f := s.Forecast(schedule.Disaggregated); f.End != 24 || f.Handed != 0 {
+		t.Errorf("all are handed over to nobody: %+v", f)
+	}
 	s.Machines = nil
 	if f := s.Forecast(schedule.Auto); !math.IsInf(f.End, 1) {
 		t.Errorf("nobody is there, and all is done after %v s", f.End)

@@ -26,7 +26,8 @@ const maxProblems = 20
 // batchCmd runs a file of jobs.
 type batchCmd struct {
 	File     string        `arg:"" placeholder:"FILE.jsonl" help:"One job a line, as JSON."`
-	Out      string        `short:"o" required:"" placeholder:"DIR" help:"Folder for the results, one file per job, named by custom_id."`
+	Out      string        `short:"o" placeholder:"DIR" help:"Folder for the results, one file per job, named by custom_id (required, but for --dry-run)."`
+	DryRun   bool          `name:"dry-run" help:"Say when it would be done, by each plan and with one more machine; submit nothing."`
 	Resume   bool          `help:"Go on with the batch that DIR holds."`
 	SkipBad  bool          `name:"skip-bad" help:"Leave broken lines out instead of refusing the file."`
 	Batch    string        `placeholder:"NAME" help:"Name of the batch (default: the file's name and a random end)."`
@@ -46,9 +47,18 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 	if err := checkTimes(c.Timeout, c.Deadline); err != nil {
 		return err
 	}
+	switch {
+	case c.Out == "" && !c.DryRun:
+		return jobs.Errorf(jobs.CodeInvalid, "out is missing; name a folder for the results with --out DIR")
+	case c.DryRun && s.Local:
+		return jobs.Errorf(jobs.CodeInvalid, "--dry-run and --local are both set: a system that is started for this command has measured nothing")
+	}
 	list, skipped, err := c.read(s)
 	if err != nil {
 		return err
+	}
+	if c.DryRun {
+		return c.estimate(ctx, s, list)
 	}
 	dir, err := openResultDir(c.Out)
 	if err != nil {
@@ -65,7 +75,8 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 	wait, cancel := s.patience(ctx, c.Timeout)
 	defer cancel()
 	run := newRun(s, list[0].Batch, models(list), len(list))
-	run.dir = dir
+	run.dir, run.foresees = dir, newForesight(list)
+	s.client.Order = publishingOrder
 	s.sayFull(run.progress.say)
 	err = c.submitAndAwait(wait, s, run, list)
 	switch {
@@ -81,6 +92,19 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 		local = " --local"
 	}
 	return withHint(err, "%d of %d jobs are done; go on with: %s%s batch %s --out %s --resume", run.report.Jobs, len(list), name, local, c.File, c.Out)
+}
+
+// estimate says when the jobs would be done.
+func (c *batchCmd) estimate(ctx context.Context, s *session, list []*jobs.Job) error {
+	if err := s.connect(ctx, models(list)...); err != nil {
+		return withHint(err, "by published figures of a DGX Spark and a Mac Studio: %s explain --published --batch %s", name, c.File)
+	}
+	c.setPlan(s, list)
+	o, err := s.conn.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	return s.printEstimate(estimateBatch(o, list))
 }
 
 // read reads and checks the whole file.
@@ -167,7 +191,7 @@ func (c *batchCmd) manifest() string { return filepath.Join(c.Out, manifestFile)
 func (c *batchCmd) setPlan(s *session, list []*jobs.Job) {
 	for _, j := range list {
 		if j.Plan == "" {
-			j.Plan = s.plan(c.Plan)
+			j.Plan = s.classPlan(c.Plan)
 		}
 	}
 }

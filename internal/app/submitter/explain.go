@@ -12,10 +12,11 @@ import (
 	"tandem/internal/queue"
 )
 
-// explainCmd says what plan auto would decide.
+// explainCmd says what plan auto would decide, or when a batch would be done.
 type explainCmd struct {
-	Model string `arg:"" help:"Model, for example qwen3-coder:30b."`
+	Model string `arg:"" optional:"" help:"Model, for example qwen3-coder:30b."`
 
+	Batch         string `placeholder:"FILE" help:"Say instead when this file of jobs (submitter batch) would be done, by each plan and with one more machine."`
 	Tokens        int    `default:"8000" placeholder:"N" help:"Tokens of the prompt (default ${default})."`
 	CachedPrefill int    `name:"cached-prefill" placeholder:"N" help:"Of these, tokens that the prefill machine has in its cache."`
 	CachedDecode  int    `name:"cached-decode" placeholder:"N" help:"Of these, tokens that the decode machine has in its cache."`
@@ -27,11 +28,17 @@ type explainCmd struct {
 
 // Help says on what the estimates rest.
 func (explainCmd) Help() string {
-	return "Prints what --plan auto would decide for such a prompt now, and the numbers, without running anything. What the model's workers have measured counts; for the rest stand published figures of the machines."
+	return "Prints what --plan auto would decide for such a prompt now, and the numbers, without running anything; or, with --batch, when a file of jobs would be done. What the model's workers have measured counts; for the rest stand published figures of the machines."
 }
 
 // Run prints the decision.
 func (c *explainCmd) Run(ctx context.Context, s *session) error {
+	if (c.Model == "") == (c.Batch == "") {
+		return jobs.Errorf(jobs.CodeInvalid, "give either a model or --batch FILE")
+	}
+	if c.Batch != "" {
+		return c.batch(ctx, s)
+	}
 	model, err := jobs.CanonicalModel(c.Model)
 	if err != nil {
 		return err
@@ -56,6 +63,20 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 		return p.printTable(s)
 	}
 	return p.print(s)
+}
+
+// batch says when a file of jobs would be done.
+func (c *explainCmd) batch(ctx context.Context, s *session) error {
+	b := batchCmd{File: c.Batch, Class: jobs.Batch}
+	if !c.Published {
+		b.DryRun = true
+		return b.Run(ctx, s)
+	}
+	list, _, err := b.read(s)
+	if err != nil {
+		return err
+	}
+	return s.printEstimate(estimateBatch(nil, list))
 }
 
 // mostTokens is more than any model takes.

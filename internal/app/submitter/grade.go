@@ -13,6 +13,7 @@ import (
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 )
 
 // gradeCmd grades a class.
@@ -26,7 +27,7 @@ type gradeCmd struct {
 	Assignment string `placeholder:"NAME" help:"Which assignment of an nbgrader tree (default: the only one)."`
 	Prompts    string `type:"existingdir" placeholder:"DIR" help:"Folder with prompt templates of your own (submitter prompts writes those to begin with)."`
 
-	DryRun   bool   `name:"dry-run" help:"Say what would be sent, and how long it would take; send nothing."`
+	DryRun   bool   `name:"dry-run" help:"Say what would be sent, and when it would be done, by each plan and with one more machine; send nothing."`
 	Resume   bool   `help:"Go on with the grading that DIR holds."`
 	Only     string `enum:",failed,review" default:"" placeholder:"WHICH" help:"With --resume: ask again about submissions that failed, or that need review."`
 	Student  string `placeholder:"ID" help:"With --resume: grade this one student anew, by pseudonym."`
@@ -64,6 +65,7 @@ func (c *gradeCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	o.Plan = s.classPlan(c.Plan)
 	if s.local != nil && s.local.StandIns() {
 		o.Notice = "The models' answers are gibberish: stand-ins with random weights wrote them. Their judgements moved the points all the same, within the bounds; this is a test of the program, and no grade."
 	}
@@ -122,12 +124,24 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 	defer cancel()
 	_, inTurns := models.(*alone)
 	progress := newGradeProgress(s, inTurns)
-	stop := func() {}
+	stop, event := func() {}, progress.event
 	if s.conn != nil {
+		planned, err := g.Plan()
+		if err != nil {
+			return err
+		}
+		foresees := newClassForesight(planned, c.Class, s.classPlan(c.Plan))
+		event = func(e grader.Event) {
+			foresees.event(e)
+			progress.event(e)
+		}
 		s.sayFull(progress.say)
-		stop = watchStages(wait, s, a.Models(), progress.stage)
+		stop = watch(wait, s, func(o *queue.Overview) {
+			progress.foresee(foresees.until(o))
+			progress.stage(stages(o, a.Models()))
+		})
 	}
-	class, err := g.Run(wait, models, progress.event)
+	class, err := g.Run(wait, models, event)
 	stop()
 	progress.stop()
 	switch {

@@ -33,7 +33,6 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 	if err != nil {
 		return nil, err
 	}
-	o.Plan = s.plan(c.Plan)
 	workers, err := s.conn.Workers(ctx)
 	if err != nil {
 		return nil, err

@@ -8,11 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"tandem/internal/engine"
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
 	"tandem/internal/inert"
-	"tandem/internal/jobs"
+	"tandem/internal/queue"
 )
 
 // toldSubmissions is how many submissions that need a person are told on the screen; all are on the class's page.
@@ -74,70 +73,34 @@ func (c *gradeCmd) writeOpen(b *strings.Builder, class *report.Class) {
 // plan is a dry run in JSON.
 type plan struct {
 	*grader.Plan
-	Estimate []estimate `json:"estimate"`
-	Seconds  float64    `json:"seconds"` // about, the models working side by side; 0 if nothing is to be sent
-	Measured bool       `json:"measured"`
+	Estimate *estimate `json:"estimate,omitempty"` // left out if one Ollama does all by itself
 }
 
-// estimate is how long a model's part would take.
-type estimate struct {
-	Model          string  `json:"model"`
-	PrefillSeconds float64 `json:"prefill_seconds"`
-	DecodeSeconds  float64 `json:"decode_seconds"` // if every answer is as long as it may be
-	Measured       bool    `json:"measured"`       // by this system's workers; else published figures of the machines
-}
+// inspectLimit is how long the queue may need to tell what its workers have measured.
+const inspectLimit = 10 * time.Second
 
-// printPlan prints what would be sent.
+// printPlan prints what would be sent, and when it would be done.
 func (c *gradeCmd) printPlan(ctx context.Context, s *session, g *grader.Grading) error {
 	planned, err := g.Plan()
 	if err != nil {
 		return err
 	}
 	p := plan{Plan: planned}
-	for _, m := range planned.Models {
-		e, err := c.estimate(ctx, s, m)
-		if err != nil {
-			return err
+	if c.Direct == "" {
+		var o *queue.Overview
+		if s.conn != nil {
+			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+			defer cancel()
+			if o, err = s.conn.Inspect(ctx); err != nil {
+				return err
+			}
 		}
-		p.Estimate = append(p.Estimate, e)
-		p.Seconds = max(p.Seconds, e.PrefillSeconds, e.DecodeSeconds)
-		p.Measured = p.Measured || e.Measured
+		p.Estimate = estimateClass(o, planned, c.Class, s.classPlan(c.Plan))
 	}
 	if s.JSON {
 		return s.print(p)
 	}
 	return p.writeTo(s.out)
-}
-
-// inspectLimit is how long the queue may need to tell what its workers have measured.
-const inspectLimit = 10 * time.Second
-
-// estimate takes the rates that the workers measured, and for those that were not the published ones of a DGX Spark and a Mac Studio.
-func (c *gradeCmd) estimate(ctx context.Context, s *session, m grader.ModelPlan) (estimate, error) {
-	e := estimate{Model: m.Model}
-	if m.Jobs == 0 {
-		return e, nil
-	}
-	p := scene{explainCmd: &explainCmd{}, Model: m.Model, prefillSlots: 1, decodeSlots: 1}
-	if s.conn != nil {
-		ctx, cancel := context.WithTimeout(ctx, inspectLimit)
-		defer cancel()
-		o, err := s.conn.Inspect(ctx)
-		if err != nil {
-			return e, err
-		}
-		if err := p.look(o); err != nil {
-			return e, err
-		}
-	}
-	prompt := m.SharedTokens + m.OwnTokens/m.Jobs
-	prefill := engine.SpeedsOf(m.Model, jobs.RolePrefill, rates(p.prefill)).Prefill(prompt)
-	decode := engine.SpeedsOf(m.Model, jobs.RoleDecode, rates(p.decode)).Decode(prompt)
-	prefillSlots, decodeSlots := max(1, p.prefillSlots), max(1, p.decodeSlots)
-	e.PrefillSeconds = float64(m.SharedTokens*prefillSlots+m.OwnTokens) / prefill.Value / float64(prefillSlots)
-	e.DecodeSeconds = float64(m.AnswerTokens) / decode.Value / float64(decodeSlots)
-	e.Measured = prefill.Measured && decode.Measured
-	return e, nil
 }
 
 // writeTo prints the plan for a person.
@@ -151,25 +114,19 @@ func (p *plan) writeTo(w io.Writer) error {
 		fmt.Fprintf(&b, "  %s  %s\n", f.ID, f.Problem)
 	}
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tasked for\tjobs\treused\tshared tok\town tok\tlongest\tanswers ≤\tcut\tprefill\tdecode ≤\t")
-	for i, m := range p.Models {
-		e := p.Estimate[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", m.Model, m.Judge, m.Jobs, m.Reused, m.SharedTokens, m.OwnTokens, m.LongestOwn,
-			m.AnswerTokens, m.Cut, clock(seconds(e.PrefillSeconds)), clock(seconds(e.DecodeSeconds)))
+	fmt.Fprintln(t, "model\tasked for\tjobs\treused\tshared tok\town tok\tlongest\tanswers ≤\tcut\t")
+	for _, m := range p.Models {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", m.Model, m.Judge, m.Jobs, m.Reused, m.SharedTokens, m.OwnTokens, m.LongestOwn, m.AnswerTokens, m.Cut)
 	}
 	_ = t.Flush() // a strings.Builder takes everything
-	fmt.Fprintln(&b, "(tokens are estimates; the shared prefix is computed once per prefill slot and model, the own part of each job is the rest)")
+	fmt.Fprintln(&b, "(tokens are estimates; the shared prefix is computed once per slot and model, the own part of each job is the rest)")
 	for _, m := range p.Models {
 		if m.Cut > 0 {
 			fmt.Fprintf(&b, "%s: prompts that are cut: %d; with a --num-ctx of about %d its workers would get them whole\n", m.Model, m.Cut, m.Context)
 		}
 	}
-	basis := "published rates of a DGX Spark and a Mac Studio, since no worker has measured its own yet"
-	if p.Measured {
-		basis = "the rates that the workers have measured"
-	}
-	if p.Seconds > 0 {
-		fmt.Fprintf(&b, "about %s at most, by %s\n", clock(seconds(p.Seconds)), basis)
+	if p.Estimate != nil {
+		p.Estimate.write(&b)
 	}
 	_, err := io.WriteString(w, inert.Text(b.String()))
 	return err

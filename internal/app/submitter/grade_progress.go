@@ -31,6 +31,7 @@ type gradeProgress struct {
 	answer time.Time           // when the last one came
 	counts map[string]*answers // by model
 	where  string              // where the jobs are
+	ends   time.Time           // as far as that was foreseen; zero if it was not
 	drawn  []string            // lines on the screen
 	told   time.Time
 	ended  bool // the last plain line was told
@@ -95,6 +96,15 @@ func (p *gradeProgress) stage(where string) {
 	defer p.mu.Unlock()
 	p.where = where
 	p.show(time.Now())
+}
+
+// foresee takes how long the answers that are missing will take; without ok the pace so far must do.
+func (p *gradeProgress) foresee(left time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ends = time.Now().Add(left); !ok {
+		p.ends = time.Time{}
+	}
 }
 
 // say prints a line of its own.
@@ -217,8 +227,12 @@ func (p *gradeProgress) models() []grader.Share {
 }
 
 // left is how long the answers that are missing will take, each model being as fast as it was so far: as long as the slower model needs, or both if they take turns. ok is false if nothing
-// is missing, or if a model has not answered yet from which that can be told.
+// is missing, or if a model has not answered yet from which that can be told. What was foreseen counts more.
 func (p *gradeProgress) left(models []grader.Share, now time.Time) (left time.Duration, ok bool) {
+	missing := slices.ContainsFunc(models, func(m grader.Share) bool { return m.Answered < m.Jobs })
+	if missing && p.ends.After(now) {
+		return p.ends.Sub(now), true
+	}
 	var all answers
 	for _, a := range p.counts {
 		all.jobs, all.took = all.jobs+a.jobs, all.took+a.took

@@ -30,9 +30,10 @@ type progress struct {
 	done   int
 	before int // of those, done before start
 	failed int
-	tokens int    // generated since start
-	stages string // how many jobs wait and run where
-	drawn  bool   // a live line is on the screen
+	tokens int       // generated since start
+	stages string    // how many jobs wait and run where
+	ends   time.Time // as far as that was foreseen; zero if it was not
+	drawn  bool      // a live line is on the screen
 	told   time.Time
 }
 
@@ -81,6 +82,15 @@ func (p *progress) stage(where string) {
 	defer p.mu.Unlock()
 	p.stages = where
 	p.show()
+}
+
+// foresee takes how long it will take still; without ok the pace so far must do.
+func (p *progress) foresee(left time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ends = time.Now().Add(left); !ok {
+		p.ends = time.Time{}
+	}
 }
 
 // say prints a line of its own.
@@ -133,9 +143,15 @@ func (p *progress) text(now time.Time) string {
 		parts[0] += fmt.Sprintf(" (%d failed)", p.failed)
 	}
 	elapsed := now.Sub(p.start)
-	if fresh := p.done - p.before; fresh > 0 && p.done < p.total {
+	fresh := p.done - p.before
+	switch {
+	case p.done == p.total:
+		parts = append(parts, clock(elapsed))
+	case p.ends.After(now):
+		parts = append(parts, "about "+clock(p.ends.Sub(now))+" left")
+	case fresh > 0:
 		parts = append(parts, "about "+clock(elapsed/time.Duration(fresh)*time.Duration(p.total-p.done))+" left")
-	} else {
+	default:
 		parts = append(parts, clock(elapsed))
 	}
 	if p.tokens > 0 && elapsed > 0 {

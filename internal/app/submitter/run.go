@@ -22,6 +22,7 @@ type run struct {
 	dir      *resultDir               // nil: results are not kept
 	each     func(*jobs.Result) error // called with each; may be nil
 	progress *progress
+	foresees *foresight // nil: nobody knows the jobs
 	report   batchReport
 	resumed  bool
 }
@@ -35,12 +36,18 @@ func (r *run) had(result *jobs.Result) {
 	r.resumed = true
 	r.progress.had(result)
 	r.report.Add(result)
+	r.ended(result)
 }
 
 // await takes the results of the jobs as they come, until it has all.
 func (r *run) await(ctx context.Context, ids []string) error {
 	defer r.progress.stop()
-	stop := watchStages(ctx, r.session, r.models, r.progress.stage)
+	stop := watch(ctx, r.session, func(o *queue.Overview) {
+		if r.foresees != nil {
+			r.progress.foresee(r.foresees.until(o))
+		}
+		r.progress.stage(stages(o, r.models))
+	})
 	defer stop()
 	for result, err := range r.session.client.AwaitBatch(ctx, r.batch, ids) {
 		if err != nil {
@@ -65,23 +72,36 @@ func (r *run) take(result *jobs.Result) error {
 		}
 	}
 	r.report.Add(result)
+	r.ended(result)
 	r.progress.result(result)
 	return nil
 }
 
-// stagesEvery is how often the user is told where the jobs are.
-const stagesEvery = 2 * time.Second
+// ended notes that a job has a result.
+func (r *run) ended(result *jobs.Result) {
+	if r.foresees != nil {
+		r.foresees.done(result.JobID)
+	}
+}
+
+// watchEvery is how often the queue is looked at for the user.
+const watchEvery = 2 * time.Second
 
 // watchStages tells where the jobs of the models are, now and then, until stop is called.
 func watchStages(ctx context.Context, s *session, models []string, tell func(where string)) (stop func()) {
+	return watch(ctx, s, func(o *queue.Overview) { tell(stages(o, models)) })
+}
+
+// watch looks at the queue now and then, until stop is called.
+func watch(ctx context.Context, s *session, tell func(*queue.Overview)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		tick := time.NewTicker(stagesEvery)
+		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
 		for {
 			if o, err := s.conn.Inspect(ctx); err == nil { // else the next one may succeed
-				tell(stages(o, models))
+				tell(o)
 			}
 			select {
 			case <-tick.C:

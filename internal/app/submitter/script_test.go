@@ -75,7 +75,7 @@ func TestScripts(t *testing.T) {
 			"nats": rigged((*rig).startNATS), "nats-restart": rigged((*rig).restartNATS), "nats-new": rigged((*rig).newNATS), "drift": rigged((*rig).drift),
 			"limit-intake": rigged((*rig).limitIntake),
 			"worker":       rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
-			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued),
+			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued), "measured": rigged((*rig).measured),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
 			"mend": rigged((*rig).mend), "unseen": unseen, "capture": capture,
 			"breaks-after": breaksAfter(breaking), "heals": func(*testscript.TestScript, bool, []string) { breaking.Heal() },
@@ -286,6 +286,22 @@ func (r *rig) queued(_ *testscript.TestScript, args []string) error {
 			return fmt.Errorf("%s jobs are queued, want %s", got, args[0])
 		}
 		return nil
+	})
+}
+
+// measured MODEL: waits until others see that a worker has measured answers of the model.
+func (r *rig) measured(_ *testscript.TestScript, args []string) error {
+	c, err := queue.Connect(r.ctx, queue.Config{URL: r.server.URL(), Name: "test"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return eventually(func() error {
+		workers, err := c.Workers(r.ctx)
+		if err == nil && !slices.ContainsFunc(workers, func(p queue.Presence) bool { return p.Model == args[0] && p.Rates.GeneratedTokens > 0 }) {
+			err = fmt.Errorf("no worker of %s has measured answers", args[0])
+		}
+		return err
 	})
 }
 

@@ -1,6 +1,7 @@
 package submitter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,6 +74,14 @@ func (s *session) plan(wanted jobs.Plan) jobs.Plan {
 		return s.local.Plan()
 	}
 	return wanted
+}
+
+// defaultClassPlan is the plan of the jobs of a class that name none. None is disaggregated, too. The help of batch and grade says which it is.
+const defaultClassPlan jobs.Plan = ""
+
+// classPlan is what the jobs of batch and grade ask for.
+func (s *session) classPlan(wanted jobs.Plan) jobs.Plan {
+	return cmp.Or(s.plan(wanted), defaultClassPlan)
 }
 
 func (s *session) close() {
