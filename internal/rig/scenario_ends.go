@@ -37,7 +37,9 @@ func early(status string) func(context.Context, string, *host.Programs, func(str
 		}
 		held := map[string]string{} // marker → the side whose call is not answered
 		for i, side := range sides {
-			held[plan.Batches[i].Jobs[0].Marker] = side
+			list := plan.Batches[i].Jobs
+			held[list[0].Marker] = side
+			list[0].Tokens, list[1].Tokens = 24, 1 // the longest one is published first
 		}
 		o := sceneOptions(dir, p, say, 1)
 		o.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
