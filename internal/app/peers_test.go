@@ -44,3 +44,24 @@ func TestDecodePeer(t *testing.T) {
 		})
 	}
 }
+
+func TestPeers(t *testing.T) {
+	print := jobs.Fingerprint{Model: "m", CacheK: "f16"}
+	other := print
+	other.Streams = 4
+	worker := func(id string, role jobs.Stage, model, state string, f *jobs.Fingerprint) queue.Presence {
+		return queue.Presence{Worker: id, Role: role, Model: model, State: state, Machine: "of " + id, Fingerprint: f}
+	}
+	got := Peers([]queue.Presence{
+		worker("d", jobs.RoleDecode, "m", queue.StateReady, &print), worker("e", jobs.RoleDecode, "m", queue.StateReady, &other),
+		worker("gone", jobs.RoleDecode, "m", queue.StateDraining, &print), worker("foreign", jobs.RolePrefill, "n", queue.StateReady, &other),
+		worker("p", jobs.RolePrefill, "m", queue.StateLoading, &print),
+	}, "m")
+	var list []string
+	for _, p := range got {
+		list = append(list, p.Worker+" "+p.NoStates)
+	}
+	if len(list) != 3 || list[0] != "d " || !strings.HasPrefix(list[1], "e the two engines differ: cache streams: 4 here, 0 ") || list[2] != "p " {
+		t.Errorf("peers %q", list)
+	}
+}

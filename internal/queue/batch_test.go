@@ -61,6 +61,51 @@ func TestManifestComesFirst(t *testing.T) {
 	}
 }
 
+// Jobs are published in another order than that of the input, which the manifest keeps; a batch that is gone on with has the same one.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "manifest.json")
+	submit := func(ctx context.Context, progress func(done, total int)) ([]*jobs.Job, error) {
+		c, list := r.client(), input(6)
+		c.Order = func(list []*jobs.Job) []*jobs.Job {
+			list = slices.Clone(list)
+			slices.Reverse(list)
+			return list
+		}
+		return list, c.SubmitBatch(ctx, path, list, progress)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if _, err := submit(ctx, func(done, _ int) {
+		if done == 2 {
+			cancel(errStopped)
+		}
+	}); err == nil {
+		t.Fatal("SubmitBatch went on after its context ended")
+	}
+	list, err := submit(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadManifest(path)
+	if err != nil || !slices.Equal(m.IDs(), ids(list)) || m.Jobs[0].CustomID != "notebook 0" {
+		t.Errorf("the manifest has not the input's order: %+v, %v", m, err)
+	}
+	intake, err := r.js.Stream(t.Context(), StreamIntake)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		msg, err := intake.GetMsg(t.Context(), uint64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := list[len(list)-1-i].ID; !strings.HasSuffix(msg.Subject, want) {
+			t.Errorf("job %d in the intake is %s, want %s", i, msg.Subject, want)
+		}
+	}
+}
+
 // A submitter stopped in the middle, a server that forgot what it was told, and workers that were
 // quick meanwhile: resuming stores the rest, and nothing twice.
 func TestResume(t *testing.T) {

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,5 +97,18 @@ func TestRecentPresence(t *testing.T) {
 		if got := recent(now.Add(-tt.ago), now, ttl); got != tt.want {
 			t.Errorf("a presence %s counts: %v, want %v", tt.name, got, tt.want)
 		}
+	}
+}
+
+// What a worker said that it runs has gone on since; the record itself stays as it is.
+func TestAge(t *testing.T) {
+	said := Presence{Running: []jobs.Running{{EndsSeconds: 10, FirstSeconds: 2}, {EndsSeconds: 1, HandsOver: true}}}
+	p := said
+	p.age(4 * time.Second)
+	if want := []jobs.Running{{EndsSeconds: 6}, {HandsOver: true}}; !slices.Equal(p.Running, want) {
+		t.Errorf("running %+v, want %+v", p.Running, want)
+	}
+	if said.Running[0].EndsSeconds != 10 {
+		t.Errorf("what was said was changed: %+v", said.Running)
 	}
 }

@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+// What a worker is at: until its prompt is computed, and until its end, by what was foreseen and then by what is seen.
+func TestRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		r := &running{changed: func() { told++ }, tasks: map[*jobs.Task]*course{}}
+		task := new(jobs.Task)
+		want := func(ends, first float64) {
+			t.Helper()
+			list := r.list()
+			if len(list) != 1 || math.Abs(list[0].EndsSeconds-ends) > 0.01 || math.Abs(list[0].FirstSeconds-first) > 0.01 {
+				t.Fatalf("running %+v, want an end in %v s and an answer in %v s", list, ends, first)
+			}
+		}
+		r.begin(task, course{before: 4, tokens: 100, perSecond: 10})
+		want(14, 4)
+		time.Sleep(3 * time.Second)
+		want(11, 1)
+		time.Sleep(7 * time.Second) // six longer than expected: a tenth of all is still to come
+		want(11, 1)
+		r.emitted(task, 1)
+		want(10, 0)
+		for range 40 { // at twice the speed
+			time.Sleep(50 * time.Millisecond)
+			r.emitted(task, 1)
+		}
+		want(3, 0)
+		time.Sleep(5 * time.Second) // the engine was at the prompt of another
+		r.emitted(task, 1)
+		want(59.0/(41/(2+pause*0.1)), 0)
+		for range 100 { // longer than expected
+			time.Sleep(50 * time.Millisecond)
+			r.emitted(task, 1)
+		}
+		if list := r.list(); list[0].EndsSeconds < 0.5 {
+			t.Errorf("an answer that is longer than expected ends in %v s", list[0].EndsSeconds)
+		}
+		before := told
+		r.end(task)
+		if told != before+1 || len(r.list()) > 0 {
+			t.Errorf("told %d times of the end, running %+v", told-before, r.list())
+		}
+		r.begin(task, course{before: 2, hands: true})
+		if list := r.list(); len(list) != 1 || !list[0].HandsOver || list[0].EndsSeconds != 2 || list[0].FirstSeconds != 0 {
+			t.Errorf("running %+v, want one that hands over", list)
+		}
+	})
+}
+
+// A job that is looked at again and again counts once.
+func TestSeen(t *testing.T) {
+	var s seen
+	next := engine.Size{Tokens: 7, Key: "k"}
+	if got := s.average(next); got != next {
+		t.Errorf("nothing was seen, and jobs are like %+v", got)
+	}
+	for range 3 {
+		s.note("a", engine.Size{Tokens: 1000, Prefix: 500, Generated: 100, Key: "k"})
+	}
+	s.note("b", engine.Size{Tokens: 2000, Prefix: 500, Generated: 300, Key: "k"})
+	if got, want := s.average(next), (engine.Size{Tokens: 1500, Prefix: 500, Generated: 200, Key: "k"}); got != want {
+		t.Errorf("jobs are like %+v, want %+v", got, want)
+	}
+}
