@@ -131,7 +131,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
+		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Look: w.stage.Look, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {

@@ -60,6 +60,8 @@ func (o *Outlook) Scene() *schedule.Scene {
 		next := 0
 		for _, r := range w.Running {
 			switch {
+			case r.Ahead && r.HandsOver:
+				s.Relay = append(s.Relay, schedule.Ready{At: -1, Kind: o.Typical})
 			case r.Ahead:
 				s.Relay = append(s.Relay, schedule.Ready{At: max(0, r.EndsSeconds), Kind: o.Typical})
 			case next < len(m.Slots):

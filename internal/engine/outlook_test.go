@@ -66,7 +66,7 @@ func pairOutlook() *Outlook {
 		Model: "m", Sizes: []Size{{2000, 1000, 100, "k"}, {2000, 0, 50, ""}}, Intake: []schedule.Lot{{Kind: 0, Count: 3}}, Relay: 1, Typical: 1,
 		Workers: []Peer{
 			{Worker: "p", Role: jobs.RolePrefill, Machine: "spark", Slots: 3, Rates: measured, Prefixes: map[string]int{"k": 1000, "other": 9},
-				Running: []jobs.Running{{EndsSeconds: 2, HandsOver: true}, {EndsSeconds: 5, FirstSeconds: 1}}},
+				Running: []jobs.Running{{EndsSeconds: 2, HandsOver: true}, {EndsSeconds: 5, FirstSeconds: 1}, {HandsOver: true, Ahead: true}}},
 			{Worker: "d", Role: jobs.RoleDecode, Machine: "mac", Slots: 1, Rates: measured, Running: []jobs.Running{{EndsSeconds: 3}, {EndsSeconds: 0.5, Ahead: true}}},
 		},
 	}
@@ -84,7 +84,7 @@ func TestScene(t *testing.T) {
 		},
 		Kinds:  []schedule.Kind{{Prefix: 1, Bytes: 2e8}, {Bytes: 2e8}},
 		Intake: []schedule.Lot{{Kind: 0, Count: 3}},
-		Relay:  []schedule.Ready{{At: 0.5, Kind: 1}, {At: -1, Kind: 1}},
+		Relay:  []schedule.Ready{{At: -1, Kind: 1}, {At: 0.5, Kind: 1}, {At: -1, Kind: 1}},
 	}
 	want.Machines[1].Times[0].Generate, want.Machines[1].Times[1].Generate = []float64{2}, []float64{1}
 	if diff := cmp.Diff(want, pairOutlook().Scene(), cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {

@@ -8,7 +8,7 @@ type Running struct {
 	FirstSeconds float64 `json:"first_seconds,omitempty"` // until its answer begins; 0 if that goes on
 	HandsOver    bool    `json:"hands_over,omitempty"`    // it goes on at a decode machine then
 	Relayed      bool    `json:"relayed,omitempty"`       // it was handed over to this worker
-	Ahead        bool    `json:"ahead,omitempty"`         // it waits for a slot
+	Ahead        bool    `json:"ahead,omitempty"`         // it waits for a slot; or it needs none here any more, is being published, and will need one at decode
 }
 
 // Backlog is the work that waits for the workers of a model at one moment.

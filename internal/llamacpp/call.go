@@ -83,9 +83,8 @@ func (c *call) tokenise(ctx context.Context, req engine.Request) error {
 
 // render applies the model's chat template.
 func (s *server) render(ctx context.Context, chat chatRequest) (string, error) {
-	var rendered struct {
+	rendered, err := slots.Constant[struct {
 		Prompt string `json:"prompt"`
-	}
-	err := s.Call(ctx, "/apply-template", chat, &rendered)
+	}](ctx, s.Server, "/apply-template", chat)
 	return rendered.Prompt, err
 }

@@ -57,10 +57,21 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 		return nothing
 	}
 	s.ahead.keep(t, f)
+	s.Look(ctx, t.Job)
 	return func() {
 		s.running.end(t)
 		if f, there := s.ahead.take(t); there && f.failed == nil {
 			s.remove(t.Job.ID, f.file.Path)
+		}
+	}
+}
+
+// Look has the engine read a job's prompt before there is a slot for it, which takes some milliseconds that nobody waits for then: it remembers the
+// tokens. A failure will come again when the job runs.
+func (s *Stage) Look(ctx context.Context, j *jobs.Job) {
+	if e, ok := s.engine.(engine.Estimator); ok && s.about().Mover != nil {
+		if _, err := e.Estimate(ctx, engine.RequestOf(j)); err != nil {
+			s.log.Debug("look at a job before its turn", "job", j.ID, "error", err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
 	if t.Relay != nil {
 		relay = t.Relay(ctx)
 	}
-	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
+	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
 	o := s.outlook(j, size, t.Behind+1, relay)
@@ -144,7 +144,7 @@ func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
 		fallthrough
 	default:
 		c.tokens = float64(size.Generated)
-		c.perSecond = c.tokens / max(times.Generate[min(s.slotCount(), len(s.running.list())+1)-1], 1e-9)
+		c.perSecond = c.tokens / max(times.Generate[min(s.slotCount(), s.running.busy()+1)-1], 1e-9)
 	}
 	s.running.begin(t, c)
 }

@@ -145,12 +145,23 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	case t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Prefill != nil:
 		run = s.decode
 	}
-	defer s.running.end(t)
 	outcome, err := run(ctx, t)
-	if err != nil && ctx.Err() != nil {
-		return jobs.Outcome{}, context.Cause(ctx)
+	if err != nil || outcome.Next == nil {
+		s.running.end(t)
+		if err != nil && ctx.Err() != nil {
+			return jobs.Outcome{}, context.Cause(ctx)
+		}
+		return outcome, err
 	}
-	return outcome, err
+	s.running.hop(t)
+	settled := outcome.Settled
+	outcome.Settled = func(done bool) {
+		s.running.end(t)
+		if settled != nil {
+			settled(done)
+		}
+	}
+	return outcome, nil
 }
 
 const (

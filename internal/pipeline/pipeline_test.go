@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,12 +94,20 @@ func TestPrefillHandsOver(t *testing.T) {
 		Duration: 3 * time.Second, ModelDigest: "d",
 	}}
 	tk, _ := task(jobs.StagePrefill, "", nil)
-	o, err := stageOf(e).Run(t.Context(), tk)
+	s := stageOf(e)
+	o, err := s.Run(t.Context(), tk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.Result != nil {
 		t.Errorf("prefill made a result: %+v", o.Result)
+	}
+	// Until it is published others hear that it is on its way, or they would believe that decode has nothing to do.
+	if got, want := s.Running(), []jobs.Running{{HandsOver: true, Ahead: true}}; !slices.Equal(got, want) {
+		t.Errorf("before it was published it runs as %+v, want %+v", got, want)
+	}
+	if o.Settled(true); len(s.Running()) != 0 {
+		t.Errorf("after it was published it runs as %+v", s.Running())
 	}
 	want := &jobs.Prefill{Server: "here/w", QueueSeconds: 2, Seconds: 3, PromptTokens: 10, CachedTokens: 4, ComputedTokens: 6, ModelDigest: "d"}
 	if diff := cmp.Diff(want, o.Next.Prefill); diff != "" {

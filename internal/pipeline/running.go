@@ -25,6 +25,7 @@ type course struct {
 	hands     bool
 	relayed   bool
 	waits     bool // for a slot
+	hops      bool // it is done here, and others cannot see yet that it waits for decode
 
 	first time.Time     // token; zero before
 	last  time.Time     // token
@@ -47,6 +48,9 @@ func (r *running) begin(t *jobs.Task, c course) {
 func (r *running) wait(t *jobs.Task, arrives float64) {
 	r.begin(t, course{before: arrives, hands: true, relayed: true, waits: true})
 }
+
+// hop notes that a task is done here and on its way to decode: until it is there nobody shall believe that there is nothing to do.
+func (r *running) hop(t *jobs.Task) { r.begin(t, course{hops: true, hands: true}) }
 
 // end forgets a task.
 func (r *running) end(t *jobs.Task) {
@@ -146,6 +150,16 @@ func left(at, now time.Time) float64 {
 	return math.Round(1000*max(0, at.Sub(now).Seconds())) / 1000
 }
 
+// busy is how many tasks have a slot.
+func (r *running) busy() (n int) {
+	for _, at := range r.list() {
+		if !at.Ahead {
+			n++
+		}
+	}
+	return n
+}
+
 // list is what the worker is at.
 func (r *running) list() []jobs.Running {
 	now := time.Now()
@@ -153,6 +167,10 @@ func (r *running) list() []jobs.Running {
 	defer r.mu.Unlock()
 	var list []jobs.Running
 	for _, c := range r.tasks {
+		if c.hops {
+			list = append(list, jobs.Running{HandsOver: true, Ahead: true})
+			continue
+		}
 		list = append(list, jobs.Running{
 			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits,
 		})

@@ -266,7 +266,7 @@ func TestPrefillWithoutAState(t *testing.T) {
 			if !slices.Equal(r.counted.ended, []jobs.Failure{tt.failure}) {
 				t.Errorf("counted %v", r.counted.ended)
 			}
-			if tt.name != "state that cannot be described" && (o.Settled != nil || len(r.files(t)) != 0) {
+			if tt.name != "state that cannot be described" && (len(r.holder.told) != 0 || len(r.files(t)) != 0) {
 				t.Errorf("files %v are left", r.files(t))
 			}
 			if tt.name == "state that cannot be described" && !slices.Equal(r.holder.told, []string{"released " + tk.Job.ID}) {

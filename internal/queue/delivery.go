@@ -222,10 +222,6 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 		err = context.Cause(ctx)
 	} else if o, err = d.run(ctx, t); err == nil {
 		d.w.breaker.succeeded()
-		if o.Next != nil {
-			d.w.intake.hopping.Add(1)
-			defer d.w.intake.hopping.Add(-1)
-		}
 	}
 	if err == nil || jobs.Classify(err) == jobs.Ended {
 		d.release() // the engine is done with the job; what is left to do is ours

@@ -27,8 +27,6 @@ type intake struct {
 
 	auto atomic.Bool // the last batch job here was of plan auto: only then is what waits worth a look before each job
 
-	hopping atomic.Int64 // jobs that are being handed over, and are not in the relay yet
-
 	declined string    // the job that was left to others last
 	until    time.Time // when that ends
 	again    *time.Timer
@@ -149,12 +147,11 @@ func (i *intake) whole(ctx context.Context) (why string, take bool) {
 
 // relayed counts the batch jobs that wait for a decode worker and that none has yet; none if the server does not say.
 func (w *Worker) relayed(ctx context.Context) int {
-	hopping := int(w.intake.hopping.Load()) // before the server is asked, so that none is missed
 	depth, err := w.c.depth(ctx, jobs.RoleDecode, w.cfg.Model, jobs.Batch)
 	if err != nil {
 		w.log.Debug("count what waits for decode", "error", err)
 	}
-	return depth.Waiting + hopping
+	return depth.Waiting
 }
 
 // fresh is for how long a job's word counts that others follow it, which are on their way then.
@@ -172,7 +169,6 @@ func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
 func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
-	hopping := int(w.intake.hopping.Load()) // before the server is asked, so that none is missed
 	var intake, relay, urgent jetstream.ConsumerInfo
 	var errs [3]error
 	var asked sync.WaitGroup
@@ -195,7 +191,7 @@ func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog,
 	if err := errors.Join(errs[:]...); err != nil {
 		return b, err
 	}
-	b.Relay, b.Intake = int(relay.NumPending)+hopping, int(intake.NumPending)
+	b.Relay, b.Intake = int(relay.NumPending), int(intake.NumPending)
 	if b.Intake == 0 || class != jobs.Interactive && urgent.NumPending > 0 {
 		return b, nil
 	}

@@ -185,6 +185,31 @@ func TestPrefillChooses(t *testing.T) {
 	r.results(append(auto, plain)...)
 }
 
+// While no slot is free, the next job is shown to who may prepare for it.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hold, seen := make(chan struct{}), make(chan string, 8)
+	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return jobs.Outcome{}, context.Cause(ctx)
+		}
+		return passOn(ctx, task)
+	}, func(c *WorkerConfig) {
+		c.Look = func(_ context.Context, j *jobs.Job) { seen <- j.ID }
+	})
+	r.prefilling(prefill)
+	list := several(3, jobs.Batch)
+	r.submit(list...)
+	if id := <-seen; id != list[1].ID {
+		t.Errorf("it was shown %s, want the second of %s, %s, %s", id, list[0].ID, list[1].ID, list[2].ID)
+	}
+	close(hold)
+	r.results(list...)
+}
+
 // The first job of a class says what follows it.
 func TestFollowing(t *testing.T) {
 	t.Parallel()

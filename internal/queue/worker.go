@@ -21,6 +21,8 @@ const (
 	defaultDrainLimit = 30 * time.Second
 	handBackLimit     = 5 * time.Second // for what was cancelled to be handed back
 
+	peekLimit = 10 * time.Second // for what is done of a job before it has a slot
+
 	// linger is how long pulls are left at the server while no job may be fetched. What arrives is handed
 	// back. A job that comes while its pull is being withdrawn is caught in the middle of its delivery,
 	// which the server counts against it; jobs often come together with the one that took the slot, and
@@ -59,6 +61,9 @@ type WorkerConfig struct {
 	// Prepare, if set, does what can be done of a task before it has a slot. It returns when that is done or ctx has ended, and does not
 	// fail: what could not be done is Run's. Discard is called when the task is done with here; then nothing may be left of it.
 	Prepare func(ctx context.Context, t *jobs.Task) (discard func())
+	// Look, if set, is shown the job that will probably be next, while no slot is free, so that what can be done of it without one is done; the
+	// job may be another worker's in the end.
+	Look func(ctx context.Context, j *jobs.Job)
 	// Ready waits while the engine cannot work, and takes ctx as Slots does; nil means that it always can.
 	Ready func(ctx context.Context) error
 	// Next says what to do about jobs of plan auto that wait, when a slot is free; nil has prefill workers take them as all others, and decode
@@ -408,8 +413,23 @@ func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival
 			place(p.arrived(m)...)
 		case <-withdraw.C:
 			place(p.withdraw(nil)...)
+			w.peek(ctx)
 		}
 	}
+}
+
+// peek shows the next job of the intake to who may prepare for it.
+func (w *Worker) peek(ctx context.Context) {
+	if w.cfg.Look == nil || w.cfg.Role != jobs.RolePrefill {
+		return
+	}
+	w.deliveries.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, peekLimit)
+		defer cancel()
+		if b, err := w.backlog(ctx, jobs.Batch); err == nil && b.Head != nil {
+			w.cfg.Look(ctx, b.Head)
+		}
+	})
 }
 
 // mayFetch waits until a job may be fetched, and says of which classes.

@@ -33,6 +33,7 @@ type Server struct {
 	pool   *pool
 	window window
 	recent recent
+	memo   memo
 
 	sampling window // for one at a time
 	mu       sync.Mutex
@@ -130,17 +131,16 @@ func (s *Server) Stream(ctx context.Context, path string, body any, progress fun
 }
 
 // Tokens cuts a rendered prompt into tokens: a beginning-of-text token is added where the model wants
-// one, and control tokens are read as such.
+// one, and control tokens are read as such. The list must not be changed.
 func (s *Server) Tokens(ctx context.Context, text string) ([]int32, error) {
 	cut := struct {
 		Content string `json:"content"`
 		Add     bool   `json:"add_special"`
 		Parse   bool   `json:"parse_special"`
 	}{text, true, true}
-	var answer struct {
+	answer, err := Constant[struct {
 		Tokens []int32 `json:"tokens"`
-	}
-	err := s.Call(ctx, "/tokenize", cut, &answer)
+	}](ctx, s, "/tokenize", cut)
 	return answer.Tokens, err
 }
 
