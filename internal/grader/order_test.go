@@ -1,6 +1,7 @@
 package grader
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,9 @@ func TestSendingOrder(t *testing.T) {
 			}
 			b.grade(func(o *Options) { o.Plan = tt.plan })
 			var got []string
+			behind := map[string][]int{} // by model: what each job says of those that follow it
 			for _, id := range b.models.order {
+				behind[b.models.jobs[id].Model] = append(behind[b.models.jobs[id].Model], b.models.jobs[id].Following)
 				for n := 1; n <= 3; n++ {
 					if rest, is := strings.CutPrefix(b.models.jobs[id].CustomID, b.id(n)); is {
 						got = append(got, string(rune('0'+n))+rest)
@@ -38,6 +41,11 @@ func TestSendingOrder(t *testing.T) {
 			}
 			if order := strings.Join(got, " "); order != tt.want {
 				t.Errorf("sent %s, want %s", order, tt.want)
+			}
+			for model, list := range behind {
+				if want := []int{5, 4, 3, 2, 1, 0}; !slices.Equal(list, want[len(want)-len(list):]) {
+					t.Errorf("jobs for %s are followed by %d", model, list)
+				}
 			}
 		})
 	}

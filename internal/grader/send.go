@@ -94,7 +94,21 @@ func (r *run) send(ctx context.Context, s sending, p *ask.Prompt) error {
 			return err
 		}
 	}
-	return r.models.Submit(ctx, r.job(s.a, p), s.earlier)
+	j := r.job(s.a, p)
+	j.Following = min(r.behind(s.q.model), jobs.MaxFollowing)
+	return r.models.Submit(ctx, j, s.earlier)
+}
+
+// behind is how many jobs for a model are still to be sent, which follow at once.
+func (r *run) behind(model string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.queue {
+		if s.q.model == model && s.a.answer == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // job is the attempt's. Nothing in it names the student.
