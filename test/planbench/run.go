@@ -126,13 +126,18 @@ func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs
 
 // rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.
 func rounds(f *fleet.Fleet, jobs []int) (list [][]int) {
-	if !slices.ContainsFunc(f.Machines, func(m fleet.Machine) bool { return m.Slower > 0 }) {
+	if !slows(f) {
 		return [][]int{jobs}
 	}
 	for _, n := range jobs {
 		list = append(list, []int{n})
 	}
 	return list
+}
+
+// slows reports whether one of the machines is slower than it was when it was measured.
+func slows(f *fleet.Fleet) bool {
+	return slices.ContainsFunc(f.Machines, func(m fleet.Machine) bool { return m.Slower > 0 })
 }
 
 // draw shows what the slots did in a row's runs.
