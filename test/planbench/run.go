@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/paced/fleet"
@@ -20,6 +19,7 @@ import (
 type options struct {
 	fleetDir, fleets, loads, jobs, policies string
 	timeScale, seconds, sizeScale           float64
+	atOnce                                  int // loads
 	sequential, text, keep                  bool
 	out, timeline, trace, dir               string
 	work                                    io.Writer // what goes on
@@ -61,14 +61,9 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 	}
 	var report bytes.Buffer
 	to := io.MultiWriter(w, &report)
-	var all []*row
-	for _, f := range c.fleets {
-		rows, err := o.fleet(ctx, w, programs, f, c)
-		all = append(all, rows...)
-		printFleet(to, f, c.policies, rows)
-		if err != nil {
-			return false, fmt.Errorf("%s: %w", f.Name, err)
-		}
+	all, err := o.measure(ctx, w, to, programs, c)
+	if err != nil {
+		return false, err
 	}
 	met = printSum(to, all)
 	if o.out == "" {
@@ -78,50 +73,6 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 		return false, fmt.Errorf("write report: %w", err)
 	}
 	return met, writeFigures(filepath.Join(o.out, "plans.json"), all)
-}
-
-// fleet measures all classes on a fleet, and returns those that it has measured.
-func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs, f *fleet.Fleet, c chosen) (rows []*row, err error) {
-	file, err := filepath.Abs(filepath.Join(o.fleetDir, f.Name+".json"))
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range c.loads {
-		s := &site{Fleet: f, file: file, programs: programs, timeScale: o.timeScale, sizeScale: o.sizeScale}
-		if s.timeScale == 0 {
-			least, err := bound(f, l.kinds(manyJobs), rough)
-			if err != nil {
-				return rows, err
-			}
-			s.timeScale = o.seconds / least
-		}
-		for _, jobs := range rounds(f, c.jobs) {
-			name := fmt.Sprintf("%s-%s-%d", f.Name, l.Name, jobs[0])
-			if o.trace != "" {
-				s.traceDir = filepath.Join(o.trace, name)
-				if err := os.MkdirAll(s.traceDir, 0o755); err != nil {
-					return rows, fmt.Errorf("trace: %w", err)
-				}
-			}
-			began, dir := time.Now(), filepath.Join(o.dir, name)
-			err := s.measure(ctx, l, jobs, c.policies, o.sequential, dir, func(r *row) error {
-				rows = append(rows, r)
-				fmt.Fprintf(o.work, "%s (%.0f s, %.1f ms late) ", f.Name, time.Since(began).Seconds(), 1000*r.Late.Seconds())
-				printRow(o.work, r, c.policies)
-				began = time.Now()
-				return o.draw(w, r)
-			})
-			if err != nil {
-				return rows, fmt.Errorf("%s: %w", l.Name, err)
-			}
-			if !o.keep {
-				if err := os.RemoveAll(dir); err != nil {
-					return rows, fmt.Errorf("remove files of a run: %w", err)
-				}
-			}
-		}
-	}
-	return rows, nil
 }
 
 // rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.
@@ -165,6 +116,9 @@ func (o options) draw(w io.Writer, r *row) error {
 func (o options) choose() (c chosen, err error) {
 	if o.timeScale < 0 || o.timeScale == 0 && o.seconds <= 0 || o.sizeScale <= 0 {
 		return c, fmt.Errorf("time-scale %v, seconds %v, size-scale %v: want numbers above 0", o.timeScale, o.seconds, o.sizeScale)
+	}
+	if o.atOnce < 1 {
+		return c, fmt.Errorf("at-once %d: want at least 1", o.atOnce)
 	}
 	files, err := filepath.Glob(filepath.Join(o.fleetDir, "*.json"))
 	if err != nil {
