@@ -62,19 +62,28 @@ func (s Speeds) Check(tokens int) Speed {
 // Link is in bytes per second, from a machine to this one.
 func (s Speeds) Link(from string) Speed { return or(s.rates.LinkBytesPerSecond[from], coldLink) }
 
-// Generated is how many tokens the answer of a job has whose kind is as of [KindOf]; of an unknown one, as many as those of all jobs.
-func (s Speeds) Generated(kind string) Speed {
+// Generated is how many tokens the answer of a job has whose kind is as of [KindOf], and which has at most so many, or any number if the limit is below 0. It
+// is as long as answers of the kind were, or the same share of the limit, whichever told them better so far; of an unknown kind, as those of all jobs.
+func (s Speeds) Generated(kind string, limit int) Speed {
+	answer, share := or(s.rates.GeneratedTokens, coldGenerated), s.rates.GeneratedShare
 	for _, k := range s.rates.GeneratedByKind {
 		if k.Kind == kind {
-			return Speed{k.Tokens, true}
+			answer, share = Speed{k.Tokens, true}, k.Share
 		}
 	}
-	return or(s.rates.GeneratedTokens, coldGenerated)
+	if limit < 0 {
+		return answer
+	}
+	if share > 0 {
+		answer.Value = share * float64(limit)
+	}
+	answer.Value = min(answer.Value, float64(limit))
+	return answer
 }
 
 // Job is how many seconds a job keeps a slot, if its prompt has so many tokens.
 func (s Speeds) Job(tokens int) Speed {
-	return or(s.rates.JobSeconds, s.Generated("").Value/s.Decode(tokens).Value)
+	return or(s.rates.JobSeconds, s.Generated("", -1).Value/s.Decode(tokens).Value)
 }
 
 // StateBytes is the size of the KV state of so many tokens. cacheType is that of the engine, as in f16; it counts as

@@ -51,11 +51,11 @@ func TestRatesAverage(t *testing.T) {
 	r.ObservePrefill(4500, 1000, 1000, 1, 500*time.Millisecond)
 	r.ObservePrefill(9000, 3000, 3000, 1, 2*time.Second)
 	r.ObserveDecode(1000, 100, 1, time.Second)
-	r.ObserveAnswer("", 100)
+	r.ObserveAnswer("", -1, 100)
 	r.ObserveDecode(1000, 1, 1, time.Nanosecond) // no rate
-	r.ObserveAnswer("", 1)
+	r.ObserveAnswer("", -1, 1)
 	r.ObserveDecode(40_000, 50, 1, time.Second)
-	r.ObserveAnswer("", 50)
+	r.ObserveAnswer("", -1, 50)
 	r.ObserveJob(3 * time.Second)
 	r.ObserveSave(1000, 3e6, 1e6, time.Millisecond)
 	r.ObserveSave(1000, 1000, 0, time.Hour) // too small to tell how fast
@@ -319,7 +319,7 @@ func FuzzRates(f *testing.F) {
 		_ = json.Unmarshal(data, &struct{ Rates *jobs.Rates }{&published})
 		here, there := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot()), engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, published)
 		d := engine.Decide(engine.Question{
-			Tokens: tokens, UncachedPrefill: tokens, UncachedDecode: tokens, Generated: int(there.Generated("code").Value),
+			Tokens: tokens, UncachedPrefill: tokens, UncachedDecode: tokens, Generated: int(there.Generated("code", -1).Value),
 			StateBytes: int64(here.StateBytes(tokens, "f16").Value), Prefill: here, Decode: there, Link: there.Link("m"),
 			QueueDecode: time.Duration(there.Job(tokens).Value) * time.Second,
 		})

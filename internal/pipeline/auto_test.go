@@ -47,7 +47,7 @@ func newPair(t *testing.T) *pair {
 		p.rates.ObserveDecode(n, 50, 1, time.Second)
 		there.ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/1000)
 		there.ObserveDecode(n, 1200, 1, 12*time.Second)
-		there.ObserveAnswer("", 1200)
+		there.ObserveAnswer("", -1, 1200)
 	}
 	p.rates.ObserveSave(8000, 800e6, 0, 200*time.Millisecond)
 	there.ObserveLink("here", 1e9, time.Second)

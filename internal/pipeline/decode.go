@@ -118,7 +118,7 @@ func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs
 func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) {
 	end := time.Now()
 	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens-1, s.slots.MeanBusy(end.Add(-c.DecodeDuration), end), c.DecodeDuration)
-	s.rates.ObserveAnswer(engine.KindOf(t.Job), c.GeneratedTokens)
+	s.rates.ObserveAnswer(engine.KindOf(t.Job), engine.LimitOf(t.Job), c.GeneratedTokens)
 	s.rates.ObserveJob(took)
 	found := c.CachedTokens
 	switch m := s.about().Mover; {
