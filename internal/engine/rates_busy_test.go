@@ -2,8 +2,8 @@ package engine_test
 
 import (
 	"fmt"
-	"math"
 	"maps"
+	"math"
 	"os"
 	"strings"
 	"testing"
