@@ -28,7 +28,7 @@ func (s *site) warm(l load) []kind {
 // row is one line of the report: a class on a fleet, by each policy.
 type row struct {
 	Fleet, Load string
-	Slows       bool // one of the fleet's machines has become slower, which its workers do not know before they work
+	Slows       bool // one of the fleet's machines is slower than its workers have measured
 	Jobs        int
 	TimeScale   float64
 	Bound       float64       // seconds of the fleet's time

@@ -51,6 +51,9 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 				t.Errorf("%s, %s: %d of %d jobs, wrong %q, %.1f s with a bound of %.1f s, %d slots; want all right, not below the bound, and two slots",
 					r.Load, p.Policy, answered, r.Jobs, p.Wrong, p.Seconds, r.Bound, len(p.Slots))
 			}
+			if told := p.Foretold > 0; told == (p.Policy == wholeMachines) {
+				t.Errorf("%s, %s: foretold %.1f s", r.Load, p.Policy, p.Foretold)
+			}
 			for _, s := range p.Slots {
 				idle := s.Start >= p.Seconds
 				if must, known := works[p.Policy]; known && idle == strings.Contains(must, s.Machine) {

@@ -16,7 +16,7 @@ import (
 func printFleet(w io.Writer, f *fleet.Fleet, policies []string, rows []*row) {
 	fmt.Fprintf(w, "\n### %s\n\n%s\n\n", f.Name, f.About)
 	head := []string{"load", "jobs", "bound"}
-	head = append(append(head, policies...), "auto ÷ best other", "foretold ÷ took", "moved", "auto's ways", "goals")
+	head = append(append(head, policies...), "auto ÷ best other", "foretold (÷ took)", "moved", "auto's ways", "goals")
 	line(w, head...)
 	line(w, slices.Repeat([]string{"---"}, len(head))...)
 	for _, r := range rows {
@@ -31,7 +31,10 @@ func printRow(w io.Writer, r *row, policies []string) {
 	for i, p := range policies {
 		o := r.Outcomes[i]
 		cells = append(cells, fmt.Sprintf("%s (%.3f)", seconds(r.seconds(p)), r.seconds(p)/r.Bound))
-		if o.Foretold > 0 {
+		switch {
+		case o.Foretold > 0 && p == auto:
+			foretold = append(foretold, fmt.Sprintf("%s %s (%.3f)", p, seconds(o.Foretold), r.foretold(o)))
+		case o.Foretold > 0:
 			foretold = append(foretold, fmt.Sprintf("%s %.3f", p, r.foretold(o)))
 		}
 		if p == disaggregated || p == auto {
