@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,14 +19,13 @@ import (
 type unit struct {
 	rows  []*row
 	drawn bytes.Buffer // what each slot did, as text
+	err   error
 	done  chan struct{}
 }
 
-// measure measures all loads on all fleets, some at once, and prints what was drawn, and each fleet's table as soon as it and all before it are done.
-// Once one has failed, the others are not gone on with.
+// measure measures all loads on all fleets, some at once, and prints what was drawn, and each fleet's table as soon as it and all before it are done. A load
+// that fails does not keep the others from being measured.
 func (o options) measure(ctx context.Context, w, report io.Writer, programs *host.Programs, c chosen) (all []*row, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	units, next := make([]unit, len(c.fleets)*len(c.loads)), make(chan int, len(c.fleets)*len(c.loads))
 	for i := range units {
 		units[i].done = make(chan struct{})
@@ -37,14 +37,13 @@ func (o options) measure(ctx context.Context, w, report io.Writer, programs *hos
 	for range o.atOnce {
 		measuring.Go(func() {
 			for i := range next {
-				if u := &units[i]; ctx.Err() == nil {
-					f, l := c.fleets[i/len(c.loads)], c.loads[i%len(c.loads)]
-					var err error
-					if u.rows, err = o.load(ctx, &u.drawn, programs, f, l, c); err != nil {
-						cancel(fmt.Errorf("%s: %s: %w", f.Name, l.Name, err))
+				u, f, l := &units[i], c.fleets[i/len(c.loads)], c.loads[i%len(c.loads)]
+				if ctx.Err() == nil {
+					if u.rows, u.err = o.load(ctx, &u.drawn, programs, f, l, c); u.err != nil {
+						u.err = fmt.Errorf("%s: %s: %w", f.Name, l.Name, u.err)
 					}
 				}
-				close(units[i].done)
+				close(u.done)
 			}
 		})
 	}
@@ -53,18 +52,14 @@ func (o options) measure(ctx context.Context, w, report io.Writer, programs *hos
 		for k := range c.loads {
 			u := &units[i*len(c.loads)+k]
 			<-u.done
-			rows = append(rows, u.rows...)
-			if _, err := u.drawn.WriteTo(w); err != nil {
-				return all, fmt.Errorf("print timelines: %w", err)
-			}
+			rows, err = append(rows, u.rows...), errors.Join(err, u.err)
+			_, failed := u.drawn.WriteTo(w)
+			err = errors.Join(err, failed)
 		}
 		all = append(all, rows...)
 		printFleet(report, f, c.policies, rows)
-		if ctx.Err() != nil {
-			return all, context.Cause(ctx)
-		}
 	}
-	return all, nil
+	return all, errors.Join(err, context.Cause(ctx))
 }
 
 // load measures classes of one load on a fleet, and returns those that it has measured.

@@ -69,7 +69,11 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 	if err != nil {
 		return err
 	}
-	err = s.within(ctx, runLimit, func(ctx context.Context) error {
+	least, err := bound(s.Fleet, s.warm(l), rough)
+	if err != nil {
+		return err
+	}
+	err = s.within(ctx, s.limit(least), func(ctx context.Context) error {
 		return each(len(policies), false, func(i int) error { return started[i].warmUp(ctx) })
 	})
 	if err != nil {
@@ -93,7 +97,7 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 			return err
 		}
 		stop := watchLateness()
-		err = s.within(ctx, runLimit+time.Duration(20*r.Bound*s.timeScale*float64(time.Second)), func(ctx context.Context) error {
+		err = s.within(ctx, s.limit(r.Bound), func(ctx context.Context) error {
 			return each(len(policies), sequential, func(i int) (err error) {
 				if r.Outcomes[i], err = started[i].run(ctx, list); err != nil {
 					return fmt.Errorf("%d jobs, %s: %w", n, policies[i], err)
@@ -111,6 +115,11 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 		}
 	}
 	return nil
+}
+
+// limit is how long jobs may take here that take so many seconds of the fleet's time at least.
+func (s *site) limit(bound float64) time.Duration {
+	return runLimit + time.Duration(20*bound*s.timeScale*float64(time.Second))
 }
 
 // within calls do with a context that ends after a time.

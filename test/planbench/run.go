@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,17 +63,14 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 	var report bytes.Buffer
 	to := io.MultiWriter(w, &report)
 	all, err := o.measure(ctx, w, to, programs, c)
-	if err != nil {
-		return false, err
-	}
-	met = printSum(to, all)
+	met = printSum(to, all) && err == nil
 	if o.out == "" {
-		return met, nil
+		return met, err
 	}
-	if err := os.WriteFile(filepath.Join(o.out, "plans.md"), report.Bytes(), 0o644); err != nil {
-		return false, fmt.Errorf("write report: %w", err)
+	if failed := os.WriteFile(filepath.Join(o.out, "plans.md"), report.Bytes(), 0o644); failed != nil {
+		err = errors.Join(err, fmt.Errorf("write report: %w", failed))
 	}
-	return met, writeFigures(filepath.Join(o.out, "plans.json"), all)
+	return met, errors.Join(err, writeFigures(filepath.Join(o.out, "plans.json"), all))
 }
 
 // rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.
