@@ -41,6 +41,7 @@ func (o options) measure(ctx context.Context, w, report io.Writer, programs *hos
 				if ctx.Err() == nil {
 					if u.rows, u.err = o.load(ctx, &u.drawn, programs, f, l, c); u.err != nil {
 						u.err = fmt.Errorf("%s: %s: %w", f.Name, l.Name, u.err)
+						fmt.Fprintln(o.work, u.err) // the run goes on for long
 					}
 				}
 				close(u.done)
