@@ -48,6 +48,7 @@ func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, 
 			}
 		}
 		now.PrefillByLength = r.followLength("prefill", now.PrefillByLength, length, perSecond)
+		now.TokensByLength = noteLength(now.TokensByLength, length, tokens)
 	})
 }
 
@@ -59,6 +60,7 @@ func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.
 			return
 		}
 		perSecond, length, key := float64(generated)/d.Seconds(), lengthOf(promptTokens), busyOf(busy)
+		now.TokensByLength = noteLength(now.TokensByLength, length, promptTokens)
 		now.DecodeTokensPerSecond = blend(now.DecodeTokensPerSecond, perSecond)
 		known := now.DecodeByLength[length]
 		switch {
@@ -191,8 +193,8 @@ func (r *Rates) Tokens(promptBytes int) int {
 // rests on nothing but what was measured here, and is cautious until then, and for prompts longer than those measured: work that takes longer
 // than a multiple of it is given up.
 func (r *Rates) PrefillTime(promptBytes int) time.Duration {
-	tokens := r.Tokens(promptBytes)
-	perSecond, measured := alongLengths(r.Snapshot().PrefillByLength, float64(tokens), slowing)
+	tokens, now := r.Tokens(promptBytes), r.Snapshot()
+	perSecond, measured := alongLengths(now.PrefillByLength, now.TokensByLength, float64(tokens), slowing)
 	if !measured {
 		perSecond = coldTokensPerSecond
 	}

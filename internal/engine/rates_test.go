@@ -68,6 +68,7 @@ func TestRatesAverage(t *testing.T) {
 		PrefillTokensPerSecond: 1260, DecodeTokensPerSecond: 90,
 		PrefillByLength:     map[string]float64{"1k": 1200, "4k": 1500},
 		DecodeByLength:      map[string]float64{"1k": 100, "more": 50},
+		TokensByLength:      map[string]float64{"1k": 1000, "4k": 3000, "more": 40_000},
 		PromptBytesPerToken: 3.24, GeneratedTokens: 74.16, JobSeconds: 3, StateBytesPerToken: 1600.2, StateFixedBytes: 0,
 		SaveBytesPerSecond: 3e9, RestoreBytesPerSecond: 1.5e9, CheckSeconds: 0.02,
 		LinkBytesPerSecond: map[string]float64{"spark-1": 1.2e9, "spark-2": 1e8, "spark-3": 1.1e9},
@@ -75,6 +76,10 @@ func TestRatesAverage(t *testing.T) {
 	close := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) })
 	if diff := cmp.Diff(want, r.Snapshot(), close); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
+	}
+	s := engine.SpeedsOf("m", jobs.RoleDecode, want) // the speeds at the lengths that were measured
+	if a, b, c := s.Prefill(1000).Value, s.Prefill(3000).Value, s.Decode(40_000).Value; !near(a, 1200) || !near(b, 1500) || !near(c, 50) {
+		t.Errorf("speeds %v, %v and %v, want 1200, 1500 and 50", a, b, c)
 	}
 	before := r.Snapshot()
 	r.ObserveLink("spark-1", 3e6, time.Second)

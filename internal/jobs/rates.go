@@ -7,6 +7,7 @@ type Rates struct {
 	DecodeTokensPerSecond  float64            `json:"decode_tokens_per_second,omitempty"`  // generated tokens, likewise
 	PrefillByLength        map[string]float64 `json:"prefill_by_length,omitempty"`         // computed prompt tokens per second, by length of the prompt
 	DecodeByLength         map[string]float64 `json:"decode_by_length,omitempty"`          // generated tokens per second of one request alone, by length of the prompt
+	TokensByLength         map[string]float64 `json:"tokens_by_length,omitempty"`          // of the prompts by which these two were measured, on average
 	DecodeByBusy           map[string]float64 `json:"decode_by_busy,omitempty"`            // the share of that speed that each request has while several generate, by [RateBusy]
 	PromptBytesPerToken    float64            `json:"prompt_bytes_per_token,omitempty"`    // bytes of a prompt's text for each of its tokens
 	GeneratedTokens        float64            `json:"generated_tokens,omitempty"`          // of a job
