@@ -92,7 +92,7 @@ bench-class: build engines ## a class of 60 notebooks of realistic size, the sub
 	go run ./test/classbench
 
 .PHONY: bench-plans
-bench-plans: ## every plan, two whole machines and the lower bound, on each fleet and load, over paced engines: 40 minutes, on an idle machine (PLANS="--fleets spark-mac-qwen --jobs 16": less)
+bench-plans: ## every plan, two whole machines and the lower bound, on each fleet and load, over paced engines, six loads at once: 75 minutes, on an idle machine with two processors (PLANS="--fleets spark-mac-qwen --jobs 16": 5)
 	go run ./test/planbench $(PLANS)
 
 .PHONY: faults

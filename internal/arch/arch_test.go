@@ -71,10 +71,11 @@ var arrows = []arrow{
 	{"internal/rig/power", []string{"internal/rig/host"}, nil, "a disk that loses power knows nothing of what is on it"},
 	{"internal/rig/netns", []string{"internal/rig/host"}, nil, "a network knows nothing of who speaks over it"},
 	{"internal/rig/engines", []string{"internal/rig/host", "internal/leash", "internal/standin", "internal/tinymodel"}, nil, "the engines are not under test: they are asked past Tandem"},
-	{"internal/rig/noopengine", []string{"internal/ollama/ollamatest"}, nil, "the fake Ollama as a program"},
+	{"internal/rig/serve", nil, nil, "a frame of programs needs the standard library only"},
+	{"internal/rig/noopengine", []string{"internal/ollama/ollamatest", "internal/rig/serve"}, nil, "the fake Ollama as a program"},
 	{"internal/rig/paced/fleet", nil, nil, "tables of how fast machines are need the standard library only"},
 	{"internal/rig/paced", []string{"internal/rig/paced/fleet"}, nil, "the paced engine speaks HTTP, like the real one, and writes its files by itself"},
-	{"internal/rig/paced/pacedserver", []string{"internal/rig/paced", "internal/rig/paced/fleet"}, nil, "the paced engine as a program"},
+	{"internal/rig/paced/pacedserver", []string{"internal/rig/paced", "internal/rig/paced/fleet", "internal/rig/serve"}, nil, "the paced engine as a program"},
 	{"internal/rig", []string{"internal/rig/history", "internal/rig/check", "internal/rig/tap", "internal/rig/host", "internal/rig/power", "internal/rig/netns", "internal/rig/engines"}, []string{nats + "nats.go"}, "the rig sees Tandem as its users do: programs, wires and streams"},
 
 	{"internal/leash", nil, nil, "starting programs needs the standard library only"},

@@ -143,7 +143,7 @@ func TestMeasure(t *testing.T) {
 		if now.GeneratedTokens != 0 || now.JobSeconds != 0 || now.PromptBytesPerToken != 0 {
 			t.Errorf("requests of its own were taken for jobs: %+v", now)
 		}
-		if !r.Known(4) || engine.SpeedsOf("m", jobs.RolePrefill, now).Generated("").Measured {
+		if !r.Known(4) || engine.SpeedsOf("m", jobs.RolePrefill, now).Generated("", -1).Measured {
 			t.Error("not all is known that was measured")
 		}
 		if left, _ := os.ReadDir(e.dir); len(left) > 0 {

@@ -14,7 +14,7 @@ func (o *Outlook) Guessed() (names []string) {
 		}
 	}
 	add("how many tokens a text has", BytesPerToken(o.Workers))
-	add("how long answers are", Answer(o.Model, "", o.Workers))
+	add("how long answers are", Answer(o.Model, "", -1, o.Workers))
 	from := o.prefillMachine()
 	tokens := 1
 	for _, z := range o.Sizes {

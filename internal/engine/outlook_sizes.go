@@ -28,36 +28,39 @@ type Text struct {
 // TextOf measures a job.
 func TextOf(j *jobs.Job) Text {
 	req := RequestOf(j)
-	t := Text{Bytes: req.TextBytes(), Key: PrefixKey(req), Kind: KindOf(j), Limit: -1}
+	t := Text{Bytes: req.TextBytes(), Key: PrefixKey(req), Kind: KindOf(j), Limit: LimitOf(j)}
 	if t.Key != "" {
 		t.Shared = min(PrefixTokens(req, t.Bytes), t.Bytes)
-	}
-	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
-		t.Limit = *limit
 	}
 	return t
 }
 
-// Size estimates the job's size. answer is how many tokens answers of its kind have.
+// LimitOf is how many tokens the answer of a job has at most; -1 if it says nothing of that.
+func LimitOf(j *jobs.Job) int {
+	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
+		return *limit
+	}
+	return -1
+}
+
+// Size estimates the job's size. answer is how many tokens its answer has, as of [Answer].
 func (t Text) Size(bytesPerToken, answer float64) Size {
 	z := Size{
 		Tokens: max(1, int(math.Ceil(float64(t.Bytes)/bytesPerToken))), Prefix: int(math.Ceil(float64(t.Shared) / bytesPerToken)), Generated: int(answer), Key: t.Key,
 	}
 	z.Prefix = min(z.Prefix, z.Tokens)
-	if t.Limit >= 0 {
-		z.Generated = min(z.Generated, t.Limit)
-	}
 	return z
 }
 
-// Answer is how many tokens the answers of a model's jobs of a kind have, as far as any of its workers has measured that.
-func Answer(model, kind string, workers []Peer) Speed {
+// Answer is how many tokens the answer of a model's job of a kind has, and at most the limit if that is not below 0, as far as any of its workers has
+// measured that.
+func Answer(model, kind string, limit int, workers []Peer) Speed {
 	for _, w := range workers {
-		if s := SpeedsOf(model, w.Role, w.Rates).Generated(kind); s.Measured {
+		if s := SpeedsOf(model, w.Role, w.Rates).Generated(kind, limit); s.Measured {
 			return s
 		}
 	}
-	return SpeedsOf(model, jobs.RoleDecode, jobs.Rates{}).Generated(kind)
+	return SpeedsOf(model, jobs.RoleDecode, jobs.Rates{}).Generated(kind, limit)
 }
 
 // BytesPerToken is how much text a token of a model is, as far as any of its workers has measured that.

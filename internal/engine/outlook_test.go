@@ -19,17 +19,17 @@ func TestTextAndSize(t *testing.T) {
 		t.Errorf("%+v, want %+v", z, want)
 	}
 	j.SharedPrefix, j.Options.NumPredict = 0, new(100)
-	if z, want := TextOf(j).Size(3.999, 500), (Size{Tokens: 2001, Generated: 100}); z != want {
-		t.Errorf("%+v, want %+v", z, want)
+	if text := TextOf(j); text.Limit != 100 || text.Size(3.999, 50) != (Size{Tokens: 2001, Generated: 50}) {
+		t.Errorf("%+v, %+v", text, text.Size(3.999, 50))
 	}
 }
 
 func TestAnswerAndBytesPerToken(t *testing.T) {
 	list := []Peer{{Role: jobs.RolePrefill}, {Role: jobs.RoleDecode, Rates: jobs.Rates{GeneratedTokens: 50, PromptBytesPerToken: 2}}, {Rates: jobs.Rates{GeneratedTokens: 70, PromptBytesPerToken: 9}}}
-	if a, b := Answer("m", "", list), BytesPerToken(list); a != (Speed{50, true}) || b != (Speed{2, true}) {
+	if a, b := Answer("m", "", -1, list), BytesPerToken(list); a != (Speed{50, true}) || b != (Speed{2, true}) {
 		t.Errorf("answers of %+v tokens, %+v bytes a token", a, b)
 	}
-	if a, b := Answer("m", "", nil), BytesPerToken(list[:1]); a != (Speed{coldGenerated, false}) || b != (Speed{coldBytesPerToken, false}) {
+	if a, b := Answer("m", "", 100, nil), BytesPerToken(list[:1]); a != (Speed{100, false}) || b != (Speed{coldBytesPerToken, false}) {
 		t.Errorf("with nothing measured: answers of %+v tokens, %+v bytes a token", a, b)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ type Rates struct {
 	mu      sync.Mutex
 	now     jobs.Rates
 	trends  map[string]*trend
-	changed bool    // since they were last kept
-	of      Subject // empty as long as it is not known
+	limits  map[string]*limited // by kind of job
+	changed bool                // since they were last kept
+	of      Subject             // empty as long as it is not known
 }
 
 // What is less than this measures latency rather than speed, and is not counted.
@@ -46,6 +48,7 @@ func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, 
 			}
 		}
 		now.PrefillByLength = r.followLength("prefill", now.PrefillByLength, length, perSecond)
+		now.TokensByLength = noteLength(now.TokensByLength, length, tokens)
 	})
 }
 
@@ -57,6 +60,7 @@ func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.
 			return
 		}
 		perSecond, length, key := float64(generated)/d.Seconds(), lengthOf(promptTokens), busyOf(busy)
+		now.TokensByLength = noteLength(now.TokensByLength, length, promptTokens)
 		now.DecodeTokensPerSecond = blend(now.DecodeTokensPerSecond, perSecond)
 		known := now.DecodeByLength[length]
 		switch {
@@ -74,13 +78,19 @@ func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.
 	})
 }
 
-// ObserveAnswer takes the length of a job's answer; kind is the job's, as of [KindOf].
-func (r *Rates) ObserveAnswer(kind string, generated int) {
+// ObserveAnswer takes the length of a job's answer; kind is the job's, as of [KindOf], limit what it may have at most, below 0 if the job says nothing of it.
+func (r *Rates) ObserveAnswer(kind string, limit, generated int) {
 	r.observe(func(now *jobs.Rates) {
-		now.GeneratedTokens = blend(now.GeneratedTokens, float64(generated))
-		if kind != "" && generated > 0 {
-			now.GeneratedByKind = noteKind(now.GeneratedByKind, kind, float64(generated))
+		now.GeneratedTokens, now.GeneratedShare = r.answer("", now.GeneratedTokens, now.GeneratedShare, limit, generated)
+		if kind == "" || generated <= 0 {
+			return
 		}
+		k := jobs.KindTokens{Kind: kind}
+		if i := slices.IndexFunc(now.GeneratedByKind, func(o jobs.KindTokens) bool { return o.Kind == kind }); i >= 0 {
+			k = now.GeneratedByKind[i]
+		}
+		k.Tokens, k.Share = r.answer(kind, k.Tokens, k.Share, limit, generated)
+		now.GeneratedByKind = mergeKinds([]jobs.KindTokens{k}, now.GeneratedByKind) // a copy, since others may be reading the list
 	})
 }
 
@@ -183,8 +193,8 @@ func (r *Rates) Tokens(promptBytes int) int {
 // rests on nothing but what was measured here, and is cautious until then, and for prompts longer than those measured: work that takes longer
 // than a multiple of it is given up.
 func (r *Rates) PrefillTime(promptBytes int) time.Duration {
-	tokens := r.Tokens(promptBytes)
-	perSecond, measured := alongLengths(r.Snapshot().PrefillByLength, float64(tokens), slowing)
+	tokens, now := r.Tokens(promptBytes), r.Snapshot()
+	perSecond, measured := alongLengths(now.PrefillByLength, now.TokensByLength, float64(tokens), slowing)
 	if !measured {
 		perSecond = coldTokensPerSecond
 	}

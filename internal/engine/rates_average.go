@@ -105,6 +105,16 @@ func (r *Rates) followLength(key string, by map[string]float64, length string, v
 	return by
 }
 
+// noteLength brings up to date how long the prompts of a length are, in a copy, since others may be reading the map.
+func noteLength(by map[string]float64, length string, tokens int) map[string]float64 {
+	by = maps.Clone(by)
+	if by == nil {
+		by = map[string]float64{}
+	}
+	by[length] = blend(by[length], float64(tokens))
+	return by
+}
+
 // lengthOf is the one of jobs.RateLengths in which a prompt of so many tokens is.
 func lengthOf(tokens int) string {
 	i := 0

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -131,22 +132,22 @@ func TestAnswersByKind(t *testing.T) {
 	}
 	var r engine.Rates
 	generated := func(kind string) float64 {
-		return engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot()).Generated(kind).Value
+		return engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot()).Generated(kind, -1).Value
 	}
 	if got := generated("code"); got != 400 {
 		t.Errorf("before any job %v tokens", got)
 	}
-	r.ObserveAnswer(job("code"), 100)
-	r.ObserveAnswer(job("feedback"), 1000)
-	r.ObserveAnswer(job("feedback"), 1100)
-	r.ObserveAnswer(job(""), 280)
+	r.ObserveAnswer(job("code"), -1, 100)
+	r.ObserveAnswer(job("feedback"), -1, 1000)
+	r.ObserveAnswer(job("feedback"), -1, 1100)
+	r.ObserveAnswer(job(""), -1, 280)
 	before := r.Snapshot().GeneratedByKind
 	if !near(generated("code"), 100) || !near(generated("feedback"), 1020) || generated("other") != generated("") || generated("") < 200 || generated("") > 500 {
 		t.Errorf("code %v, feedback %v, other %v, none %v tokens", generated("code"), generated("feedback"), generated("other"), generated(""))
 	}
 	for i := range 20 {
-		r.ObserveAnswer(job(fmt.Sprint("kind-", i)), 10)
-		r.ObserveAnswer(job("code"), 100)
+		r.ObserveAnswer(job(fmt.Sprint("kind-", i)), -1, 10)
+		r.ObserveAnswer(job("code"), -1, 100)
 	}
 	list := r.Snapshot().GeneratedByKind
 	if len(list) != 16 || list[0].Kind != "code" || list[1].Kind != "kind-19" || !near(generated("code"), 100) || generated("feedback") > 500 {
@@ -166,8 +167,8 @@ func TestAnswersByKind(t *testing.T) {
 	odd := []jobs.KindTokens{{Kind: "", Tokens: 5}, {Kind: strings.Repeat("k", 40), Tokens: 5}, {Kind: "code", Tokens: -1}, {Kind: "fine", Tokens: 7}}
 	odd = append(odd, make([]jobs.KindTokens, 100)...)
 	s := engine.SpeedsOf("m", jobs.RoleDecode, jobs.Rates{GeneratedByKind: odd, GeneratedTokens: 9})
-	if s.Generated("fine").Value != 7 || s.Generated("code").Value != 9 || s.Generated("").Value != 9 {
-		t.Errorf("what others write of kinds was taken: %v %v %v", s.Generated("fine"), s.Generated("code"), s.Generated(""))
+	if s.Generated("fine", -1).Value != 7 || s.Generated("code", -1).Value != 9 || s.Generated("", -1).Value != 9 {
+		t.Errorf("what others write of kinds was taken: %v %v %v", s.Generated("fine", -1), s.Generated("code", -1), s.Generated("", -1))
 	}
 }
 
@@ -189,7 +190,7 @@ func TestRatesOfAnotherBuild(t *testing.T) {
 		var r engine.Rates
 		prompts(&r, 1000, 2000)
 		r.ObserveDecode(2000, 100, 1, time.Second)
-		r.ObserveAnswer("code", 100)
+		r.ObserveAnswer("code", -1, 100)
 		r.ObserveLink("spark", 1e9, time.Second)
 		keepOf(t, &r, path, func() engine.Subject { return about }, log)()
 
@@ -214,6 +215,36 @@ func TestRatesOfAnotherBuild(t *testing.T) {
 		}
 		if said.Len() > 0 {
 			t.Errorf("%s: logged %s", name, said)
+		}
+	}
+}
+
+// Who asks for more, and gets it, will again; who names limits that say nothing of answers is not believed.
+func TestAnswersByLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits, answers []int // by turns
+		want            map[int]float64
+	}{
+		"the same share":        {[]int{300, 600, 1500}, []int{200, 400, 1000}, map[int]float64{300: 200, 1800: 1200}},
+		"limits all the same":   {[]int{300}, []int{200}, map[int]float64{-1: 200, 300: 200, 1800: 1200, 100: 200. / 3}},
+		"the same length":       {[]int{200, 2000}, []int{100, 100}, map[int]float64{-1: 100, 200: 100, 2000: 100, 50: 50}},
+		"no limits":             {[]int{-1}, []int{200}, map[int]float64{-1: 200, 1000: 200, 100: 100}},
+		"nothing may be said":   {[]int{0}, []int{0}, map[int]float64{0: 0, 100: 100, 1000: 400}},
+		"limits now, none then": {[]int{-1, 300}, []int{200, 200}, map[int]float64{-1: 200, 600: 400}},
+	} {
+		var r engine.Rates
+		for i := range 30 {
+			for _, kind := range []string{"", "k"} {
+				r.ObserveAnswer(kind, c.limits[i%len(c.limits)], c.answers[i%len(c.answers)])
+			}
+		}
+		s := engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot())
+		for limit, want := range c.want {
+			for _, kind := range []string{"", "k"} {
+				if got := s.Generated(kind, limit).Value; math.Abs(got-want) > 0.01*want {
+					t.Errorf("%s: an answer of at most %d tokens, kind %q, has %v, want %v", name, limit, kind, got, want)
+				}
+			}
 		}
 	}
 }

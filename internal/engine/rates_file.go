@@ -91,7 +91,7 @@ func (r *Rates) Begin(path string, now Subject) error {
 		r.of = now.or(known)
 		return nil
 	case known.ModelDigest != "":
-		r.now, r.trends = lasting(r.now, known, now), nil
+		r.now, r.trends, r.limits = lasting(r.now, known, now), nil, nil
 	}
 	kept, of, err := readRates(path, now)
 	r.now, r.of = complete(r.now, kept), now.or(of)
@@ -107,7 +107,7 @@ func lasting(r jobs.Rates, was, is Subject) jobs.Rates {
 		return jobs.Rates{}
 	}
 	return jobs.Rates{
-		PromptBytesPerToken: r.PromptBytesPerToken, GeneratedTokens: r.GeneratedTokens, GeneratedByKind: r.GeneratedByKind, LinkBytesPerSecond: r.LinkBytesPerSecond,
+		PromptBytesPerToken: r.PromptBytesPerToken, GeneratedTokens: r.GeneratedTokens, GeneratedShare: r.GeneratedShare, GeneratedByKind: r.GeneratedByKind, LinkBytesPerSecond: r.LinkBytesPerSecond,
 	}
 }
 
@@ -174,6 +174,7 @@ func complete(r, others jobs.Rates) jobs.Rates {
 	}
 	r.PrefillByLength = union(r.PrefillByLength, others.PrefillByLength)
 	r.DecodeByLength = union(r.DecodeByLength, others.DecodeByLength)
+	r.TokensByLength = union(r.TokensByLength, others.TokensByLength)
 	r.DecodeByBusy = union(r.DecodeByBusy, others.DecodeByBusy)
 	r.GeneratedByKind = mergeKinds(r.GeneratedByKind, others.GeneratedByKind)
 	r.LinkBytesPerSecond = union(r.LinkBytesPerSecond, others.LinkBytesPerSecond)
@@ -193,7 +194,7 @@ func union(a, b map[string]float64) map[string]float64 {
 // figures are the single figures of rates.
 func figures(r *jobs.Rates) []*float64 {
 	return []*float64{
-		&r.PrefillTokensPerSecond, &r.DecodeTokensPerSecond, &r.PromptBytesPerToken, &r.GeneratedTokens, &r.JobSeconds,
+		&r.PrefillTokensPerSecond, &r.DecodeTokensPerSecond, &r.PromptBytesPerToken, &r.GeneratedTokens, &r.GeneratedShare, &r.JobSeconds,
 		&r.StateBytesPerToken, &r.StateFixedBytes, &r.SaveBytesPerSecond, &r.RestoreBytesPerSecond, &r.CheckSeconds,
 	}
 }
@@ -241,6 +242,7 @@ func believable(r jobs.Rates) jobs.Rates {
 	}
 	r.PrefillByLength, r.DecodeByLength = only(r.PrefillByLength, among(jobs.RateLengths[:])), only(r.DecodeByLength, among(jobs.RateLengths[:]))
 	r.DecodeByBusy, r.GeneratedByKind = only(r.DecodeByBusy, among(jobs.RateBusy[:])), believableKinds(r.GeneratedByKind)
+	r.TokensByLength = only(r.TokensByLength, func(key string, v float64) bool { return usable(v) && lengthOf(int(v)) == key })
 	kept := 0
 	r.LinkBytesPerSecond = only(r.LinkBytesPerSecond, func(machine string, v float64) bool {
 		ok := machine != "" && usable(v) && kept < mostMachines

@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"slices"
 
 	"tandem/internal/jobs"
@@ -36,14 +37,40 @@ func plainWord(s string) bool {
 	return len(s) <= longestKind
 }
 
-// noteKind brings the length of a kind's answers up to date, in a copy, since others may be reading the list.
-func noteKind(list []jobs.KindTokens, kind string, tokens float64) []jobs.KindTokens {
-	k := jobs.KindTokens{Kind: kind}
-	if i := slices.IndexFunc(list, func(o jobs.KindTokens) bool { return o.Kind == kind }); i >= 0 {
-		k.Tokens = list[i].Tokens
+// limited is what the limits of a kind of jobs, num_predict, tell of their answers. Who asks for more expects more: then an answer is the same share of its
+// limit. Who sets it without a thought has answers that are as long whatever the limit.
+type limited struct {
+	share float64 // of the limit: moving average
+	worse float64 // by how much more, as a logarithm, lengths were off by the share than by the average length; a moving average
+}
+
+// clearlyWorse is by how much the share of the limit must be worse for it not to count: with limits that are all the same, both tell the same.
+const clearlyWorse = 0.05
+
+// answer brings the average length of a kind's answers up to date, and their share of the limit, which is 0 where the average tells lengths better.
+func (r *Rates) answer(kind string, tokens, share float64, limit, generated int) (newTokens, newShare float64) {
+	length := float64(generated)
+	newTokens = blend(tokens, length)
+	if limit <= 0 || generated <= 0 {
+		return newTokens, share
 	}
-	k.Tokens = blend(k.Tokens, tokens)
-	return mergeKinds([]jobs.KindTokens{k}, list)
+	if r.limits == nil {
+		r.limits = map[string]*limited{}
+	}
+	l := r.limits[kind]
+	if l == nil {
+		l = &limited{share: share}
+		if len(r.limits) <= mostKinds {
+			r.limits[kind] = l
+		}
+	}
+	if tokens > 0 && l.share > 0 {
+		l.worse += (math.Abs(math.Log(l.share*float64(limit)/length)) - math.Abs(math.Log(tokens/length)) - l.worse) * share
+	}
+	if l.share = blend(l.share, length/float64(limit)); l.worse > clearlyWorse {
+		return newTokens, 0
+	}
+	return newTokens, l.share
 }
 
 // mergeKinds has the kinds of both, those of a first, and as many as are kept.
@@ -62,6 +89,9 @@ func believableKinds(list []jobs.KindTokens) []jobs.KindTokens {
 	var kept []jobs.KindTokens
 	for _, k := range list {
 		if len(kept) < mostKinds && k.Kind != "" && len(k.Kind) <= longestKind && usable(k.Tokens) {
+			if !usable(k.Share) {
+				k.Share = 0
+			}
 			kept = append(kept, k)
 		}
 	}

@@ -28,12 +28,12 @@ type Speed struct {
 
 // Prefill is in prompt tokens per second, in a prompt of so many.
 func (s Speeds) Prefill(tokens int) Speed {
-	return speed(alongLengths(s.rates.PrefillByLength, float64(tokens), s.hardware.prefillRate))
+	return speed(alongLengths(s.rates.PrefillByLength, s.rates.TokensByLength, float64(tokens), s.hardware.prefillRate))
 }
 
 // Decode is in generated tokens per second of one request alone, after a prompt of so many.
 func (s Speeds) Decode(tokens int) Speed {
-	return speed(alongLengths(s.rates.DecodeByLength, float64(tokens), s.hardware.decodeRate))
+	return speed(alongLengths(s.rates.DecodeByLength, s.rates.TokensByLength, float64(tokens), s.hardware.decodeRate))
 }
 
 // DecodeBusy is in generated tokens per second of each request, after a prompt of so many, while so many requests generate at once.
@@ -42,7 +42,7 @@ func (s Speeds) DecodeBusy(tokens, busy int) Speed {
 	if busy <= 1 {
 		return one
 	}
-	part, measured := along(jobs.RateBusy[:], s.rates.DecodeByBusy, math.Log2(float64(busy))-1, func(place float64) float64 {
+	part, measured := along(jobs.RateBusy[:], s.rates.DecodeByBusy, nil, math.Log2(float64(busy))-1, func(place float64) float64 {
 		return assumedShare(math.Exp2(place + 1))
 	})
 	return Speed{one.Value * min(part, 1), one.Measured && measured}
@@ -62,19 +62,28 @@ func (s Speeds) Check(tokens int) Speed {
 // Link is in bytes per second, from a machine to this one.
 func (s Speeds) Link(from string) Speed { return or(s.rates.LinkBytesPerSecond[from], coldLink) }
 
-// Generated is how many tokens the answer of a job has whose kind is as of [KindOf]; of an unknown one, as many as those of all jobs.
-func (s Speeds) Generated(kind string) Speed {
+// Generated is how many tokens the answer of a job has whose kind is as of [KindOf], and which has at most so many, or any number if the limit is below 0. It
+// is as long as answers of the kind were, or the same share of the limit, whichever told them better so far; of an unknown kind, as those of all jobs.
+func (s Speeds) Generated(kind string, limit int) Speed {
+	answer, share := or(s.rates.GeneratedTokens, coldGenerated), s.rates.GeneratedShare
 	for _, k := range s.rates.GeneratedByKind {
 		if k.Kind == kind {
-			return Speed{k.Tokens, true}
+			answer, share = Speed{k.Tokens, true}, k.Share
 		}
 	}
-	return or(s.rates.GeneratedTokens, coldGenerated)
+	if limit < 0 {
+		return answer
+	}
+	if share > 0 {
+		answer.Value = share * float64(limit)
+	}
+	answer.Value = min(answer.Value, float64(limit))
+	return answer
 }
 
 // Job is how many seconds a job keeps a slot, if its prompt has so many tokens.
 func (s Speeds) Job(tokens int) Speed {
-	return or(s.rates.JobSeconds, s.Generated("").Value/s.Decode(tokens).Value)
+	return or(s.rates.JobSeconds, s.Generated("", -1).Value/s.Decode(tokens).Value)
 }
 
 // StateBytes is the size of the KV state of so many tokens. cacheType is that of the engine, as in f16; it counts as
@@ -97,34 +106,41 @@ func or(measured, otherwise float64) Speed {
 	return Speed{otherwise, false}
 }
 
-// alongLengths is a rate for a prompt of so many tokens.
-func alongLengths(measured map[string]float64, tokens float64, base func(tokens float64) float64) (rate float64, any bool) {
-	place := math.Log2(max(tokens, 1)/shortest) + 0.5 // 0 in the middle of the first length, 1 in that of the second
-	return along(jobs.RateLengths[:], measured, place, func(place float64) float64 { return base(shortest * math.Exp2(place-0.5)) })
+// alongLengths is a rate for a prompt of so many tokens. Prompts of each length had so many on average; where that is not known, as many as its middle.
+func alongLengths(measured, lengths map[string]float64, tokens float64, base func(tokens float64) float64) (rate float64, any bool) {
+	place := func(tokens float64) float64 { return math.Log2(max(tokens, 1)/shortest) + 0.5 } // 0 in the middle of the first length, 1 in that of the second
+	places := make(map[string]float64, len(lengths))
+	for key, mean := range lengths {
+		places[key] = place(mean)
+	}
+	return along(jobs.RateLengths[:], measured, places, place(tokens), func(place float64) float64 { return base(shortest * math.Exp2(place-0.5)) })
 }
 
-// along is a rate at a place on a scale that has a key at 0, 1, 2 and so on: what was measured at the keys on either side of it. Beyond them it
-// goes on as the base does, and so does all of it as long as nothing was measured.
-func along(keys []string, measured map[string]float64, place float64, base func(place float64) float64) (rate float64, any bool) {
-	below, above := -1, -1 // the keys on either side, of which something was measured
+// along is a rate at a place on a scale that has a key at 0, 1, 2 and so on, or nearby, where places say: what was measured at the keys on either side of
+// it. Beyond them it goes on as the base does, and so does all of it as long as nothing was measured.
+func along(keys []string, measured, places map[string]float64, place float64, base func(place float64) float64) (rate float64, any bool) {
+	type point struct{ place, value float64 }
+	var below, above point // of what was measured on either side
 	for i, key := range keys {
-		if measured[key] <= 0 {
-			continue
+		p := point{float64(i), measured[key]}
+		if nearby, known := places[key]; known {
+			p.place = nearby
 		}
-		if float64(i) <= place {
-			below = i
-		} else if above < 0 {
-			above = i
+		switch {
+		case !(p.value > 0):
+		case p.place <= place:
+			below = p
+		case above.value == 0:
+			above = p
 		}
 	}
-	value := func(i int) float64 { return measured[keys[i]] }
 	switch {
-	case below < 0 && above < 0:
+	case below.value == 0 && above.value == 0:
 		return base(place), false
-	case below < 0:
-		return value(above) * base(place) / base(float64(above)), true
-	case above < 0:
-		return value(below) * base(place) / base(float64(below)), true
+	case below.value == 0:
+		return above.value * base(place) / base(above.place), true
+	case above.value == 0:
+		return below.value * base(place) / base(below.place), true
 	}
-	return value(below) + (value(above)-value(below))*(place-float64(below))/float64(above-below), true
+	return below.value + (above.value-below.value)*(place-below.place)/(above.place-below.place), true
 }

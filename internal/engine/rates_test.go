@@ -51,11 +51,11 @@ func TestRatesAverage(t *testing.T) {
 	r.ObservePrefill(4500, 1000, 1000, 1, 500*time.Millisecond)
 	r.ObservePrefill(9000, 3000, 3000, 1, 2*time.Second)
 	r.ObserveDecode(1000, 100, 1, time.Second)
-	r.ObserveAnswer("", 100)
+	r.ObserveAnswer("", -1, 100)
 	r.ObserveDecode(1000, 1, 1, time.Nanosecond) // no rate
-	r.ObserveAnswer("", 1)
+	r.ObserveAnswer("", -1, 1)
 	r.ObserveDecode(40_000, 50, 1, time.Second)
-	r.ObserveAnswer("", 50)
+	r.ObserveAnswer("", -1, 50)
 	r.ObserveJob(3 * time.Second)
 	r.ObserveSave(1000, 3e6, 1e6, time.Millisecond)
 	r.ObserveSave(1000, 1000, 0, time.Hour) // too small to tell how fast
@@ -68,6 +68,7 @@ func TestRatesAverage(t *testing.T) {
 		PrefillTokensPerSecond: 1260, DecodeTokensPerSecond: 90,
 		PrefillByLength:     map[string]float64{"1k": 1200, "4k": 1500},
 		DecodeByLength:      map[string]float64{"1k": 100, "more": 50},
+		TokensByLength:      map[string]float64{"1k": 1000, "4k": 3000, "more": 40_000},
 		PromptBytesPerToken: 3.24, GeneratedTokens: 74.16, JobSeconds: 3, StateBytesPerToken: 1600.2, StateFixedBytes: 0,
 		SaveBytesPerSecond: 3e9, RestoreBytesPerSecond: 1.5e9, CheckSeconds: 0.02,
 		LinkBytesPerSecond: map[string]float64{"spark-1": 1.2e9, "spark-2": 1e8, "spark-3": 1.1e9},
@@ -75,6 +76,10 @@ func TestRatesAverage(t *testing.T) {
 	close := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) })
 	if diff := cmp.Diff(want, r.Snapshot(), close); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
+	}
+	s := engine.SpeedsOf("m", jobs.RoleDecode, want) // the speeds at the lengths that were measured
+	if a, b, c := s.Prefill(1000).Value, s.Prefill(3000).Value, s.Decode(40_000).Value; !near(a, 1200) || !near(b, 1500) || !near(c, 50) {
+		t.Errorf("speeds %v, %v and %v, want 1200, 1500 and 50", a, b, c)
 	}
 	before := r.Snapshot()
 	r.ObserveLink("spark-1", 3e6, time.Second)
@@ -319,7 +324,7 @@ func FuzzRates(f *testing.F) {
 		_ = json.Unmarshal(data, &struct{ Rates *jobs.Rates }{&published})
 		here, there := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot()), engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, published)
 		d := engine.Decide(engine.Question{
-			Tokens: tokens, UncachedPrefill: tokens, UncachedDecode: tokens, Generated: int(there.Generated("code").Value),
+			Tokens: tokens, UncachedPrefill: tokens, UncachedDecode: tokens, Generated: int(there.Generated("code", -1).Value),
 			StateBytes: int64(here.StateBytes(tokens, "f16").Value), Prefill: here, Decode: there, Link: there.Link("m"),
 			QueueDecode: time.Duration(there.Job(tokens).Value) * time.Second,
 		})

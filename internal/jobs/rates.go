@@ -7,9 +7,11 @@ type Rates struct {
 	DecodeTokensPerSecond  float64            `json:"decode_tokens_per_second,omitempty"`  // generated tokens, likewise
 	PrefillByLength        map[string]float64 `json:"prefill_by_length,omitempty"`         // computed prompt tokens per second, by length of the prompt
 	DecodeByLength         map[string]float64 `json:"decode_by_length,omitempty"`          // generated tokens per second of one request alone, by length of the prompt
+	TokensByLength         map[string]float64 `json:"tokens_by_length,omitempty"`          // of the prompts by which these two were measured, on average
 	DecodeByBusy           map[string]float64 `json:"decode_by_busy,omitempty"`            // the share of that speed that each request has while several generate, by [RateBusy]
 	PromptBytesPerToken    float64            `json:"prompt_bytes_per_token,omitempty"`    // bytes of a prompt's text for each of its tokens
 	GeneratedTokens        float64            `json:"generated_tokens,omitempty"`          // of a job
+	GeneratedShare         float64            `json:"generated_share,omitempty"`           // that a job's answer has of num_predict, where that tells lengths better
 	GeneratedByKind        []KindTokens       `json:"generated_by_kind,omitempty"`         // likewise, by the kind of the job; the last one seen is the first
 	JobSeconds             float64            `json:"job_seconds,omitempty"`               // that a job keeps a slot
 	StateBytesPerToken     float64            `json:"state_bytes_per_token,omitempty"`     // of a KV state, without its fixed part
@@ -29,6 +31,7 @@ var RateBusy = [...]string{"2", "4", "8", "16", "32"}
 
 // KindTokens is how many tokens the answers of jobs of one kind have.
 type KindTokens struct {
-	Kind   string  `json:"kind"`   // the value of the jobs' label [LabelKind], or a hash of it
-	Tokens float64 `json:"tokens"` // moving average
+	Kind   string  `json:"kind"`            // the value of the jobs' label [LabelKind], or a hash of it
+	Tokens float64 `json:"tokens"`          // moving average
+	Share  float64 `json:"share,omitempty"` // of num_predict, where that tells lengths better; a moving average, too
 }

@@ -66,10 +66,7 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 	}
 	q.UncachedPrefill = max(1, q.Tokens-cached)
 	q.UncachedDecode = max(1, q.Tokens-peer.Prefixes[engine.PrefixKey(req)])
-	q.Generated = int(q.Decode.Generated(engine.KindOf(j)).Value)
-	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
-		q.Generated = min(q.Generated, *limit)
-	}
+	q.Generated = int(q.Decode.Generated(engine.KindOf(j), engine.LimitOf(j)).Value)
 	q.QueueDecode = engine.Wait(s.decoding(), slots, q.Decode.Job(q.Tokens).Value)
 	q.StateBytes = int64(q.Prefill.StateBytes(q.Tokens, peer.CacheType).Value)
 	q.Link = q.Decode.Link(machineOf(s.server))

@@ -47,7 +47,7 @@ func newPair(t *testing.T) *pair {
 		p.rates.ObserveDecode(n, 50, 1, time.Second)
 		there.ObservePrefill(n, n, n, 1, time.Duration(n)*time.Second/1000)
 		there.ObserveDecode(n, 1200, 1, 12*time.Second)
-		there.ObserveAnswer("", 1200)
+		there.ObserveAnswer("", -1, 1200)
 	}
 	p.rates.ObserveSave(8000, 800e6, 0, 200*time.Millisecond)
 	there.ObserveLink("here", 1e9, time.Second)
@@ -254,7 +254,7 @@ func TestStagesMeasure(t *testing.T) {
 	want := jobs.Rates{
 		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 49.5,
 		PrefillByLength: map[string]float64{"2k": 1038 + (1010-1038)/5.0}, DecodeByLength: map[string]float64{"2k": 49.5},
-		PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,
+		TokensByLength: map[string]float64{"2k": 2038 - 38/5.0 - (2038-38/5.0-2000)/5}, PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,
 		RestoreBytesPerSecond: 4e9, CheckSeconds: 0.005, LinkBytesPerSecond: map[string]float64{"spark/1": 2.5e9},
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b <= 1e-6*a && b-a <= 1e-6*a })

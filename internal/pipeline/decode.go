@@ -117,8 +117,12 @@ func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs
 // measured keeps what a generation showed of the engine.
 func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) {
 	end := time.Now()
-	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens-1, s.slots.MeanBusy(end.Add(-c.DecodeDuration), end), c.DecodeDuration)
-	s.rates.ObserveAnswer(engine.KindOf(t.Job), c.GeneratedTokens)
+	generating := c.DecodeDuration
+	if s.slots.Size() > 1 { // others' prompts, which are estimated by themselves, held it up
+		generating = time.Duration(float64(generating) * s.running.share(t))
+	}
+	s.rates.ObserveDecode(c.PromptTokens, c.GeneratedTokens-1, s.slots.MeanBusy(end.Add(-c.DecodeDuration), end), generating)
+	s.rates.ObserveAnswer(engine.KindOf(t.Job), engine.LimitOf(t.Job), c.GeneratedTokens)
 	s.rates.ObserveJob(took)
 	found := c.CachedTokens
 	switch m := s.about().Mover; {

@@ -74,7 +74,8 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *en
 func (s *Stage) size(j *jobs.Job) engine.Size {
 	self := engine.Peer{Role: s.role, Rates: s.rates.Snapshot()}
 	workers := append([]engine.Peer{self}, s.workers()...)
-	return engine.TextOf(j).Size(engine.BytesPerToken(workers[:1]).Value, engine.Answer(j.Model, engine.KindOf(j), workers).Value)
+	text := engine.TextOf(j)
+	return text.Size(engine.BytesPerToken(workers[:1]).Value, engine.Answer(j.Model, text.Kind, text.Limit, workers).Value)
 }
 
 // way says in words what was chosen, and why.

@@ -106,6 +106,18 @@ func (c *course) spend(took time.Duration, tokens float64) {
 	c.spent += took
 }
 
+// share is which part of the time since its first token a task's answer had the engine for, beside other answers, and not waiting for others' prompts; 1 if
+// nobody knows.
+func (r *running) share(t *jobs.Task) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.tasks[t]
+	if c == nil || c.spent <= 0 {
+		return 1
+	}
+	return min(1, c.spent.Seconds()/c.last.Sub(c.first).Seconds())
+}
+
 // enough is after how many tokens the speed that is seen counts, and no longer the one that was expected.
 const enough = 16
 

@@ -24,6 +24,9 @@ func TestRunning(t *testing.T) {
 			}
 		}
 		r.begin(task, course{before: 4, tokens: 100, perSecond: 10})
+		if got := r.share(task); got != 1 {
+			t.Errorf("before its answer the task had %v of the engine", got)
+		}
 		want(14, 4)
 		time.Sleep(3 * time.Second)
 		want(11, 1)
@@ -39,6 +42,9 @@ func TestRunning(t *testing.T) {
 		time.Sleep(5 * time.Second) // the engine was at the prompt of another
 		r.emitted(task, 1)
 		want(59.0/(41/(2+pause*0.1)), 0)
+		if got := r.share(task); math.Abs(got-(2+pause*0.1)/7) > 0.01 {
+			t.Errorf("the answer had the engine for %v of its time", got)
+		}
 		for range 100 { // longer than expected
 			time.Sleep(50 * time.Millisecond)
 			r.emitted(task, 1)

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"tandem/internal/rig/paced/fleet"
@@ -102,7 +103,12 @@ func TestForecast(t *testing.T) {
 				list := l.make(n, 1, everything)
 				for _, p := range plans {
 					w := newWorld(f, longestFirst(list), p.policy)
-					foretold := w.whole().Forecast(p.plan)
+					scene := w.whole()
+					foretold := scene.Forecast(p.plan)
+					slices.Reverse(scene.Machines)
+					if turned := scene.Forecast(p.plan); math.Abs(turned.End/foretold.End-1) > 1e-9 {
+						t.Errorf("%s, %d jobs of %s, plan %d: foretold %.1f s, and %.1f s if the machines are told in another order", f.Name, n, l.name, p.plan, foretold.End, turned.End)
+					}
 					took := w.run()
 					row := fmt.Sprintf("%s, %d jobs of %s, plan %d: foretold %.1f s, took %.1f s", f.Name, n, l.name, p.plan, foretold.End, took)
 					within := 0.03

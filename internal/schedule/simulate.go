@@ -190,7 +190,8 @@ func (m *simulation) begin(e *engine, nth int, first Action) bool {
 	return true
 }
 
-// next finds what happens next: at a slot, or nil if a state is there.
+// next finds what happens next: at a slot, or nil if a state is there. Of slots that look for work at the same time those of prefill machines go first, as
+// they mostly do: who decodes looks what there is before it asks for any.
 func (m *simulation) next() (next *slot, at float64) {
 	at = math.Inf(1)
 	for _, r := range m.ready {
@@ -205,7 +206,7 @@ func (m *simulation) next() (next *slot, at float64) {
 		for k := range e.slots {
 			sl := &e.slots[k]
 			if sl.state != atAnswer {
-				if sl.at < at {
+				if sl.at < at || sl.at == at && next != nil && m.Machines[next.machine].Decode && !m.Machines[i].Decode {
 					next, at = sl, sl.at
 				}
 			} else if first == nil || sl.at < first.at {

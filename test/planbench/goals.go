@@ -2,18 +2,25 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
 
-// goal is something that plan auto has to keep on a row.
+// goal is something that has to be kept on a row.
 type goal struct {
 	Name       string
 	Got, Limit float64
 	Met        bool
+	Least      float64 `json:",omitempty"`
 }
 
-func (g goal) String() string { return fmt.Sprintf("%s %.3f, at most %.2f", g.Name, g.Got, g.Limit) }
+func (g goal) String() string {
+	if g.Least > 0 {
+		return fmt.Sprintf("%s %.3f, %.2f to %.2f", g.Name, g.Got, g.Least, g.Limit)
+	}
+	return fmt.Sprintf("%s %.3f, at most %.2f", g.Name, g.Got, g.Limit)
+}
 
 // How long auto may take, as a share.
 const (
@@ -28,6 +35,7 @@ const (
 	ofWhole10800    = 0.86 // … class-10800
 	nameClass2500   = "class-2500"
 	nameClassLong   = "class-10800"
+	foretoldOff     = 0.1 // by which share what was foretold may be off
 )
 
 // bestOther is the policy other than auto that took least time, and its seconds; 0 if there is none.
@@ -44,9 +52,12 @@ func (r *row) bestOther() (policy string, seconds float64) {
 // the bound: then the bound, or the measure, is wrong.
 func (r *row) goals() (list []goal) {
 	for _, o := range r.Outcomes {
-		list = append(list, goal{"wrong results of " + o.Policy, float64(len(o.Wrong)), 0, len(o.Wrong) == 0})
+		list = append(list, goal{Name: "wrong results of " + o.Policy, Got: float64(len(o.Wrong)), Met: len(o.Wrong) == 0})
 		if faster := r.Bound / r.seconds(o.Policy); faster > fasterThanBound {
-			list = append(list, goal{"bound ÷ " + o.Policy, faster, fasterThanBound, false})
+			list = append(list, goal{Name: "bound ÷ " + o.Policy, Got: faster, Limit: fasterThanBound})
+		}
+		if f := r.foretold(o); f > 0 && !r.Slows {
+			list = append(list, goal{"foretold ÷ " + o.Policy, f, 1 + foretoldOff, math.Abs(f-1) <= foretoldOff, 1 - foretoldOff})
 		}
 	}
 	took := r.seconds(auto)
@@ -54,7 +65,7 @@ func (r *row) goals() (list []goal) {
 		return list
 	}
 	add := func(name string, got, limit float64, or bool) {
-		list = append(list, goal{name, got, limit, got <= limit || or})
+		list = append(list, goal{Name: name, Got: got, Limit: limit, Met: got <= limit || or})
 	}
 	limit := ofBoundMany
 	if r.Jobs < manyJobs {

@@ -56,6 +56,27 @@ func TestGoals(t *testing.T) {
 	}
 }
 
+// TestForetold: what is foretold of each plan is held to what it took, but where a machine becomes slower than anybody can know.
+func TestForetold(t *testing.T) {
+	r := measured("twins", "giant", 60, map[string]float64{wholeMachines: 150, disaggregated: 200, auto: 102})
+	r.Outcomes[1].Foretold, r.Outcomes[2].Foretold = 180.5, 113.2
+	if got, want := verdict(r.goals()), "NOT MET: foretold ÷ auto 1.110, 0.90 to 1.10"; got != want {
+		t.Errorf("verdict = %q, want %q", got, want)
+	}
+	var b bytes.Buffer
+	if printRow(&b, r, []string{wholeMachines, disaggregated, auto}); !strings.Contains(b.String(), "| disaggregated 0.902, auto 113.2 s (1.110) |") {
+		t.Errorf("the row does not say what was foretold: %s", b.String())
+	}
+	r.Outcomes[2].Foretold = 91
+	if got, want := verdict(r.goals()), "NOT MET: foretold ÷ auto 0.892, 0.90 to 1.10"; got != want {
+		t.Errorf("verdict = %q, want %q", got, want)
+	}
+	r.Slows = true
+	if got := verdict(r.goals()); got != "met" {
+		t.Errorf("verdict = %q where nobody can foretell it", got)
+	}
+}
+
 // TestWrongResultsAreNoGoal: figures of a run that lost a job mean nothing.
 func TestWrongResultsAreNoGoal(t *testing.T) {
 	r := measured("twins", "giant", 60, map[string]float64{wholeMachines: 150, auto: 101})

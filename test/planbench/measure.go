@@ -28,6 +28,7 @@ func (s *site) warm(l load) []kind {
 // row is one line of the report: a class on a fleet, by each policy.
 type row struct {
 	Fleet, Load string
+	Slows       bool // one of the fleet's machines is slower than its workers have measured
 	Jobs        int
 	TimeScale   float64
 	Bound       float64       // seconds of the fleet's time
@@ -44,6 +45,9 @@ func (r *row) seconds(policy string) float64 {
 	}
 	return 0
 }
+
+// foretold is what was foretold of a policy, as a share of what it took; 0 if nothing was.
+func (r *row) foretold(o *outcome) float64 { return o.Foretold / r.seconds(o.Policy) }
 
 // measure runs classes of one load, of so many jobs each, one after the other by each policy, each policy on engines, workers and a NATS server of its own:
 // at the same time, so that whatever else this machine does meets all of them, or one after the other. done is called after each class.
@@ -65,7 +69,11 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 	if err != nil {
 		return err
 	}
-	err = s.within(ctx, runLimit, func(ctx context.Context) error {
+	least, err := bound(s.Fleet, s.warm(l), rough)
+	if err != nil {
+		return err
+	}
+	err = s.within(ctx, s.limit(least), func(ctx context.Context) error {
 		return each(len(policies), false, func(i int) error { return started[i].warmUp(ctx) })
 	})
 	if err != nil {
@@ -73,17 +81,28 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 	}
 	for _, n := range jobs {
 		kinds := l.kinds(n)
-		r := &row{Fleet: s.Name, Load: l.Name, Jobs: n, TimeScale: s.timeScale, Outcomes: make([]*outcome, len(policies))}
+		r := &row{Fleet: s.Name, Load: l.Name, Slows: slows(s.Fleet), Jobs: n, TimeScale: s.timeScale, Outcomes: make([]*outcome, len(policies))}
 		if r.Bound, err = bound(s.Fleet, kinds, careful); err != nil {
 			return err
 		}
 		list := makeJobs(s.Model, fmt.Sprintf("run-%d", n), kinds)
+		foretold := make([]float64, len(policies)) // before any of them runs, which would be disturbed
+		err := s.within(ctx, runLimit, func(ctx context.Context) error {
+			return each(len(policies), true, func(i int) (err error) {
+				foretold[i], err = started[i].foretell(ctx, list)
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
 		stop := watchLateness()
-		err := s.within(ctx, runLimit+time.Duration(20*r.Bound*s.timeScale*float64(time.Second)), func(ctx context.Context) error {
+		err = s.within(ctx, s.limit(r.Bound), func(ctx context.Context) error {
 			return each(len(policies), sequential, func(i int) (err error) {
 				if r.Outcomes[i], err = started[i].run(ctx, list); err != nil {
 					return fmt.Errorf("%d jobs, %s: %w", n, policies[i], err)
 				}
+				r.Outcomes[i].Foretold = foretold[i] / s.timeScale
 				return nil
 			})
 		})
@@ -96,6 +115,11 @@ func (s *site) measure(ctx context.Context, l load, jobs []int, policies []strin
 		}
 	}
 	return nil
+}
+
+// limit is how long jobs may take here that take so many seconds of the fleet's time at least.
+func (s *site) limit(bound float64) time.Duration {
+	return runLimit + time.Duration(20*bound*s.timeScale*float64(time.Second))
 }
 
 // within calls do with a context that ends after a time.

@@ -21,7 +21,7 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 	var printed bytes.Buffer
 	_, err := Run(t.Context(), &printed, options{
 		fleetDir: "../fleets", fleets: "spark-mac-qwen", loads: "class-2500,alone-1000", jobs: "5,4", policies: strings.Join(allPolicies(), ","),
-		timeScale: 0.004, sizeScale: 0.001, text: true, out: dir, timeline: dir, trace: dir, work: t.Output(),
+		timeScale: 0.004, atOnce: 2, sizeScale: 0.001, text: true, out: dir, timeline: dir, trace: dir, work: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +50,9 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 			if len(p.Wrong) > 0 || answered != r.Jobs || p.Seconds < r.Bound || len(p.Slots) != 2 {
 				t.Errorf("%s, %s: %d of %d jobs, wrong %q, %.1f s with a bound of %.1f s, %d slots; want all right, not below the bound, and two slots",
 					r.Load, p.Policy, answered, r.Jobs, p.Wrong, p.Seconds, r.Bound, len(p.Slots))
+			}
+			if told := p.Foretold > 0; told == (p.Policy == wholeMachines) {
+				t.Errorf("%s, %s: foretold %.1f s", r.Load, p.Policy, p.Foretold)
 			}
 			for _, s := range p.Slots {
 				idle := s.Start >= p.Seconds
@@ -85,7 +88,7 @@ func TestSmallFleetByAllPolicies(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	good := options{fleetDir: "../fleets", jobs: "60,16", policies: "auto", seconds: 1, sizeScale: 1}
+	good := options{fleetDir: "../fleets", jobs: "60,16", policies: "auto", seconds: 1, sizeScale: 1, atOnce: 1}
 	if c, err := good.choose(); err != nil || len(c.fleets) == 0 || len(c.loads) != len(allLoads()) || len(c.jobs) != 2 || len(c.policies) != 1 {
 		t.Errorf("choose = %+v, %v; want every fleet and load", c, err)
 	}
@@ -95,6 +98,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"policies: \"none\"": func(o *options) { o.policies = "none" },
 		"jobs: \"0\"":        func(o *options) { o.jobs = "0" },
 		"size-scale 0":       func(o *options) { o.sizeScale = 0 },
+		"at-once 0":          func(o *options) { o.atOnce = 0 },
 	} {
 		o := good
 		change(&o)

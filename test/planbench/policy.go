@@ -25,6 +25,8 @@ func allPolicies() []string { return []string{wholeMachines, allLocal, disaggreg
 type policy interface {
 	// warmUp has the workers measure what they need for their decisions, with jobs that have nothing in common with the class.
 	warmUp(ctx context.Context) error
+	// foretell says how many seconds, here, the class would take; 0 if nobody knows.
+	foretell(ctx context.Context, jobs []job) (float64, error)
 	// run runs the class and returns when the last result is there.
 	run(ctx context.Context, jobs []job) (*outcome, error)
 	stop() error
@@ -32,12 +34,13 @@ type policy interface {
 
 // outcome is how a class went.
 type outcome struct {
-	Policy  string
-	Took    time.Duration // here
-	Wrong   []string      // jobs without exactly one result of the right length, and why
-	Bytes   float64       // of KV states over the links, in the fleet's size
-	Methods map[string]int
-	Lanes   []lane
+	Policy   string
+	Foretold float64       // seconds of the fleet's time, just before; 0 if nothing was
+	Took     time.Duration // here
+	Wrong    []string      // jobs without exactly one result of the right length, and why
+	Bytes    float64       // of KV states over the links, in the fleet's size
+	Methods  map[string]int
+	Lanes    []lane
 }
 
 // startPolicy starts what the policy needs in a folder of its own.
@@ -113,6 +116,8 @@ func (e *engines) lanes(ctx context.Context, since time.Time) (list []lane, err 
 type balancer struct{ *engines }
 
 func (b *balancer) warmUp(context.Context) error { return nil } // it has nothing to learn
+
+func (b *balancer) foretell(context.Context, []job) (float64, error) { return 0, nil }
 
 // The chat template of a paced engine, so that both ways its prompts are equal.
 const (

@@ -16,7 +16,7 @@ import (
 func printFleet(w io.Writer, f *fleet.Fleet, policies []string, rows []*row) {
 	fmt.Fprintf(w, "\n### %s\n\n%s\n\n", f.Name, f.About)
 	head := []string{"load", "jobs", "bound"}
-	head = append(append(head, policies...), "auto ÷ best other", "moved", "auto's ways", "goals")
+	head = append(append(head, policies...), "auto ÷ best other", "foretold (÷ took)", "moved", "auto's ways", "goals")
 	line(w, head...)
 	line(w, slices.Repeat([]string{"---"}, len(head))...)
 	for _, r := range rows {
@@ -26,11 +26,17 @@ func printFleet(w io.Writer, f *fleet.Fleet, policies []string, rows []*row) {
 
 func printRow(w io.Writer, r *row, policies []string) {
 	cells := []string{r.Load, fmt.Sprint(r.Jobs), seconds(r.Bound)}
-	var moved []string
+	var moved, foretold []string
 	ways := "–"
 	for i, p := range policies {
 		o := r.Outcomes[i]
 		cells = append(cells, fmt.Sprintf("%s (%.3f)", seconds(r.seconds(p)), r.seconds(p)/r.Bound))
+		switch {
+		case o.Foretold > 0 && p == auto:
+			foretold = append(foretold, fmt.Sprintf("%s %s (%.3f)", p, seconds(o.Foretold), r.foretold(o)))
+		case o.Foretold > 0:
+			foretold = append(foretold, fmt.Sprintf("%s %.3f", p, r.foretold(o)))
+		}
 		if p == disaggregated || p == auto {
 			moved = append(moved, fmt.Sprintf("%.1f GB", o.Bytes/1e9))
 		}
@@ -46,7 +52,7 @@ func printRow(w io.Writer, r *row, policies []string) {
 	if r.Late > tooLate {
 		goals += fmt.Sprintf(" (disturbed: this machine woke sleepers %.0f ms late)", r.Late.Seconds()*1000)
 	}
-	line(w, append(cells, ratio, strings.Join(moved, " / "), ways, goals)...)
+	line(w, append(cells, ratio, strings.Join(foretold, ", "), strings.Join(moved, " / "), ways, goals)...)
 }
 
 func waysOf(count map[string]int) string {
@@ -98,13 +104,14 @@ type figures struct {
 }
 
 type policyFigures struct {
-	Policy  string         `json:"policy"`
-	Seconds float64        `json:"seconds"` // of the fleet's time
-	OfBound float64        `json:"of_bound"`
-	Bytes   float64        `json:"bytes_moved"`
-	Ways    map[string]int `json:"ways"`
-	Wrong   []string       `json:"wrong,omitempty"`
-	Slots   []slotFigures  `json:"slots"`
+	Policy   string         `json:"policy"`
+	Seconds  float64        `json:"seconds"`                    // of the fleet's time
+	Foretold float64        `json:"foretold_seconds,omitempty"` // by the submitter, just before
+	OfBound  float64        `json:"of_bound"`
+	Bytes    float64        `json:"bytes_moved"`
+	Ways     map[string]int `json:"ways"`
+	Wrong    []string       `json:"wrong,omitempty"`
+	Slots    []slotFigures  `json:"slots"`
 }
 
 type slotFigures struct {
@@ -128,7 +135,7 @@ func (r *row) figures() figures {
 	f := figures{Fleet: r.Fleet, Load: r.Load, Jobs: r.Jobs, TimeScale: r.TimeScale, Bound: r.Bound, Late: r.Late.Seconds(), Goals: r.goals()}
 	for _, o := range r.Outcomes {
 		took := r.seconds(o.Policy)
-		p := policyFigures{Policy: o.Policy, Seconds: took, OfBound: took / r.Bound, Bytes: o.Bytes, Ways: o.Methods, Wrong: o.Wrong}
+		p := policyFigures{Policy: o.Policy, Seconds: took, Foretold: o.Foretold, OfBound: took / r.Bound, Bytes: o.Bytes, Ways: o.Methods, Wrong: o.Wrong}
 		for _, l := range o.Lanes {
 			i, pauses := l.idle(took)
 			s := slotFigures{Machine: l.Machine, Slot: l.Slot, Start: i.Start, Between: i.Between, Share: i.share(), End: i.End}

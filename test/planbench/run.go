@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/paced/fleet"
@@ -20,6 +20,7 @@ import (
 type options struct {
 	fleetDir, fleets, loads, jobs, policies string
 	timeScale, seconds, sizeScale           float64
+	atOnce                                  int // loads
 	sequential, text, keep                  bool
 	out, timeline, trace, dir               string
 	work                                    io.Writer // what goes on
@@ -61,78 +62,31 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 	}
 	var report bytes.Buffer
 	to := io.MultiWriter(w, &report)
-	var all []*row
-	for _, f := range c.fleets {
-		rows, err := o.fleet(ctx, w, programs, f, c)
-		all = append(all, rows...)
-		printFleet(to, f, c.policies, rows)
-		if err != nil {
-			return false, fmt.Errorf("%s: %w", f.Name, err)
-		}
-	}
-	met = printSum(to, all)
+	all, err := o.measure(ctx, w, to, programs, c)
+	met = printSum(to, all) && err == nil
 	if o.out == "" {
-		return met, nil
+		return met, err
 	}
-	if err := os.WriteFile(filepath.Join(o.out, "plans.md"), report.Bytes(), 0o644); err != nil {
-		return false, fmt.Errorf("write report: %w", err)
+	if failed := os.WriteFile(filepath.Join(o.out, "plans.md"), report.Bytes(), 0o644); failed != nil {
+		err = errors.Join(err, fmt.Errorf("write report: %w", failed))
 	}
-	return met, writeFigures(filepath.Join(o.out, "plans.json"), all)
-}
-
-// fleet measures all classes on a fleet, and returns those that it has measured.
-func (o options) fleet(ctx context.Context, w io.Writer, programs *host.Programs, f *fleet.Fleet, c chosen) (rows []*row, err error) {
-	file, err := filepath.Abs(filepath.Join(o.fleetDir, f.Name+".json"))
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range c.loads {
-		s := &site{Fleet: f, file: file, programs: programs, timeScale: o.timeScale, sizeScale: o.sizeScale}
-		if s.timeScale == 0 {
-			least, err := bound(f, l.kinds(manyJobs), rough)
-			if err != nil {
-				return rows, err
-			}
-			s.timeScale = o.seconds / least
-		}
-		for _, jobs := range rounds(f, c.jobs) {
-			name := fmt.Sprintf("%s-%s-%d", f.Name, l.Name, jobs[0])
-			if o.trace != "" {
-				s.traceDir = filepath.Join(o.trace, name)
-				if err := os.MkdirAll(s.traceDir, 0o755); err != nil {
-					return rows, fmt.Errorf("trace: %w", err)
-				}
-			}
-			began, dir := time.Now(), filepath.Join(o.dir, name)
-			err := s.measure(ctx, l, jobs, c.policies, o.sequential, dir, func(r *row) error {
-				rows = append(rows, r)
-				fmt.Fprintf(o.work, "%s (%.0f s, %.1f ms late) ", f.Name, time.Since(began).Seconds(), 1000*r.Late.Seconds())
-				printRow(o.work, r, c.policies)
-				began = time.Now()
-				return o.draw(w, r)
-			})
-			if err != nil {
-				return rows, fmt.Errorf("%s: %w", l.Name, err)
-			}
-			if !o.keep {
-				if err := os.RemoveAll(dir); err != nil {
-					return rows, fmt.Errorf("remove files of a run: %w", err)
-				}
-			}
-		}
-	}
-	return rows, nil
+	return met, errors.Join(err, writeFigures(filepath.Join(o.out, "plans.json"), all))
 }
 
 // rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.
 func rounds(f *fleet.Fleet, jobs []int) (list [][]int) {
-	if !slices.ContainsFunc(f.Machines, func(m fleet.Machine) bool { return m.Slower > 0 }) {
+	if !slows(f) {
 		return [][]int{jobs}
 	}
 	for _, n := range jobs {
 		list = append(list, []int{n})
 	}
 	return list
+}
+
+// slows reports whether one of the machines is slower than it was when it was measured.
+func slows(f *fleet.Fleet) bool {
+	return slices.ContainsFunc(f.Machines, func(m fleet.Machine) bool { return m.Slower > 0 })
 }
 
 // draw shows what the slots did in a row's runs.
@@ -160,6 +114,9 @@ func (o options) draw(w io.Writer, r *row) error {
 func (o options) choose() (c chosen, err error) {
 	if o.timeScale < 0 || o.timeScale == 0 && o.seconds <= 0 || o.sizeScale <= 0 {
 		return c, fmt.Errorf("time-scale %v, seconds %v, size-scale %v: want numbers above 0", o.timeScale, o.seconds, o.sizeScale)
+	}
+	if o.atOnce < 1 {
+		return c, fmt.Errorf("at-once %d: want at least 1", o.atOnce)
 	}
 	files, err := filepath.Glob(filepath.Join(o.fleetDir, "*.json"))
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -161,6 +162,25 @@ func (t *tandem) warmUp(ctx context.Context) error {
 	return nil
 }
 
+// foretell asks the submitter when the jobs would be done, by what the workers have measured so far. It answers for all plans; here the policy's counts.
+func (t *tandem) foretell(ctx context.Context, list []job) (float64, error) {
+	file := filepath.Join(t.dir, "foretold.jsonl")
+	if err := writeJobs(file, list); err != nil {
+		return 0, err
+	}
+	p, err := t.submitter(ctx, "foretold", "--json", "batch", "--dry-run", "--plan", t.plan, file)
+	if err != nil {
+		return 0, err
+	}
+	var e struct {
+		Seconds float64 `json:"seconds"`
+	}
+	if err := json.Unmarshal([]byte(p.Output()), &e); err != nil {
+		return 0, fmt.Errorf("plan %s: read what is foretold: %w: %.300s", t.plan, err, p.Output())
+	}
+	return e.Seconds, nil
+}
+
 func (t *tandem) run(ctx context.Context, list []job) (*outcome, error) {
 	if err := t.measuredFromNowOn(ctx); err != nil {
 		return nil, err
@@ -190,9 +210,17 @@ func (t *tandem) submit(ctx context.Context, name, plan string, list []job) (*ba
 	if err := writeJobs(file, list); err != nil {
 		return nil, err
 	}
+	if _, err := t.submitter(ctx, name, "--quiet", "batch", "--plan", plan, "--out", out, file); err != nil {
+		return nil, fmt.Errorf("plan %s, %d of %d results: %w; the workers' last words: %s", plan, results(out), len(list), err, t.lastWords())
+	}
+	return readBatch(out)
+}
+
+// submitter runs the submitter to its end.
+func (t *tandem) submitter(ctx context.Context, name string, args ...string) (*host.Process, error) {
 	p, err := host.Start(host.Spec{
 		Name: "submitter", Program: t.programs.Path("submitter"), Env: []string{"HOME=" + t.dir}, Dir: t.dir, Log: filepath.Join(t.dir, name+".log"),
-		Args: []string{"--nats", t.nats.URL(), "--user", "planbench", "--quiet", "batch", "--plan", plan, "--out", out, file},
+		Args: append([]string{"--nats", t.nats.URL(), "--user", "planbench"}, args...),
 	})
 	if err != nil {
 		return nil, err
@@ -201,13 +229,12 @@ func (t *tandem) submit(ctx context.Context, name, plan string, list []job) (*ba
 	select {
 	case <-p.Exited():
 	case <-ctx.Done():
-		return nil, fmt.Errorf("plan %s: %w after %d of %d results; the workers' last words: %s", plan, context.Cause(ctx), results(out), len(list), t.lastWords())
+		return nil, fmt.Errorf("await submitter: %w", context.Cause(ctx))
 	}
 	if p.Code() != 0 {
-		return nil, fmt.Errorf("plan %s: submitter ended with status %d after %d of %d results: %s; the workers' last words: %s",
-			plan, p.Code(), results(out), len(list), strings.TrimSpace(p.Output()), t.lastWords())
+		return nil, fmt.Errorf("submitter ended with status %d: %s", p.Code(), strings.TrimSpace(p.Output()))
 	}
-	return readBatch(out)
+	return p, nil
 }
 
 // lastWords are the last lines of the workers' logs.

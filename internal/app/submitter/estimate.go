@@ -111,7 +111,7 @@ func (l *lookout) sizes(texts []engine.Text) []engine.Size {
 	bytesPerToken := engine.BytesPerToken(l.workers).Value
 	sizes := make([]engine.Size, len(texts))
 	for i, t := range texts {
-		sizes[i] = t.Size(bytesPerToken, engine.Answer(l.model, t.Kind, l.workers).Value)
+		sizes[i] = t.Size(bytesPerToken, engine.Answer(l.model, t.Kind, t.Limit, l.workers).Value)
 	}
 	return sizes
 }

@@ -48,7 +48,7 @@ func requestsOf(p *grader.Plan) (list []requests) {
 func (r *requests) sizes(l *lookout) []engine.Size {
 	sizes := make([]engine.Size, len(r.list))
 	for i, q := range r.list {
-		sizes[i] = engine.Size{Tokens: q.shared + q.own, Prefix: q.shared, Generated: min(int(engine.Answer(l.model, q.judge, l.workers).Value), q.answer), Key: q.judge}
+		sizes[i] = engine.Size{Tokens: q.shared + q.own, Prefix: q.shared, Generated: int(engine.Answer(l.model, q.judge, q.answer, l.workers).Value), Key: q.judge}
 	}
 	return sizes
 }

@@ -154,7 +154,7 @@ func (p *scene) ask(tokens, cachedPrefill, cachedDecode int, cacheType string) e
 		Prefill: engine.SpeedsOf(p.Model, jobs.RolePrefill, rates(p.prefill)), Decode: engine.SpeedsOf(p.Model, jobs.RoleDecode, rates(p.decode)),
 	}
 	if q.Generated == 0 {
-		q.Generated = int(q.Decode.Generated("").Value)
+		q.Generated = int(q.Decode.Generated("", -1).Value)
 	}
 	from := ""
 	if p.prefill != nil {

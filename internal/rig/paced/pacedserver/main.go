@@ -3,35 +3,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 
 	"tandem/internal/rig/paced"
 	"tandem/internal/rig/paced/fleet"
+	"tandem/internal/rig/serve"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "pacedserver: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { serve.Main("pacedserver", define) }
 
-// run serves until the context ends. It writes one line, once it listens.
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func define(flags *flag.FlagSet) serve.Start {
 	var o paced.Options
-	flags := flag.NewFlagSet("pacedserver", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:0", "`host:port` to listen on; port 0 is any free one")
 	file := flags.String("fleet", "", "`file` of test/fleets")
 	dir := flags.String("slot-save-path", "", "`folder` of the states, and of the model file; it must be there")
 	flags.StringVar(&o.Machine, "machine", "", "`name` of a machine of the fleet")
@@ -39,27 +25,20 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.Float64Var(&o.SizeScale, "size-scale", 1, "`factor` of the bytes of states; how long they take stays as it is")
 	flags.BoolVar(&o.Slower, "slower", false, "as much slower as the fleet says that the machine has become; also POST /paced {\"slower\": 3}")
 	flags.IntVar(&o.Context, "ctx-size", 65536, "`tokens` of each slot")
-	if err := flags.Parse(args); err != nil {
-		return err
+	return func(_ context.Context, listen string) (string, func(), error) {
+		var err error
+		if o.Fleet, err = fleet.Read(*file); err != nil {
+			return "", nil, err
+		}
+		if o.Dir, err = filepath.Abs(*dir); err != nil {
+			return "", nil, fmt.Errorf("find folder of states: %w", err)
+		}
+		runtime.GOMAXPROCS(1)    // many of these run beside what is measured,
+		debug.SetGCPercent(1000) // and their few megabytes need no thrift
+		s, err := paced.Start(listen, o)
+		if err != nil {
+			return "", nil, err
+		}
+		return s.URL(), s.Close, nil
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("read arguments: %q is none; all are flags, see -help", flags.Arg(0))
-	}
-	var err error
-	if o.Fleet, err = fleet.Read(*file); err != nil {
-		return err
-	}
-	if o.Dir, err = filepath.Abs(*dir); err != nil {
-		return fmt.Errorf("find folder of states: %w", err)
-	}
-	runtime.GOMAXPROCS(1)    // many of these run beside what is measured,
-	debug.SetGCPercent(1000) // and their few megabytes need no thrift
-	s, err := paced.Start(*listen, o)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	fmt.Fprintf(stdout, "Listening on %s\n", s.URL())
-	<-ctx.Done()
-	return nil
 }
