@@ -66,15 +66,6 @@ func RequestOf(j *jobs.Job) Request {
 	}
 }
 
-// TextBytes is the length of all text of a request, from which tokens are estimated.
-func (r Request) TextBytes() int {
-	n := len(r.System) + len(r.Prompt)
-	for _, m := range r.Messages {
-		n += len(m.Content)
-	}
-	return n
-}
-
 // Description is what an engine says of itself.
 type Description struct {
 	Engine        string // "ollama" or "llamacpp"

@@ -28,7 +28,7 @@ type Text struct {
 // TextOf measures a job.
 func TextOf(j *jobs.Job) Text {
 	req := RequestOf(j)
-	t := Text{Bytes: req.TextBytes(), Key: PrefixKey(req), Kind: KindOf(j), Limit: LimitOf(j)}
+	t := Text{Bytes: j.TextBytes(), Key: PrefixKey(req), Kind: KindOf(j), Limit: LimitOf(j)}
 	if t.Key != "" {
 		t.Shared = min(PrefixTokens(req, t.Bytes), t.Bytes)
 	}

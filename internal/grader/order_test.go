@@ -32,7 +32,7 @@ func TestSendingOrder(t *testing.T) {
 			var got []string
 			behind := map[string][]int{} // by model: what each job says of those that follow it
 			for _, id := range b.models.order {
-				behind[b.models.jobs[id].Model] = append(behind[b.models.jobs[id].Model], b.models.jobs[id].Following)
+				behind[b.models.jobs[id].Model] = append(behind[b.models.jobs[id].Model], b.models.jobs[id].Following.Jobs)
 				for n := 1; n <= 3; n++ {
 					if rest, is := strings.CutPrefix(b.models.jobs[id].CustomID, b.id(n)); is {
 						got = append(got, string(rune('0'+n))+rest)

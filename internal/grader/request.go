@@ -22,6 +22,8 @@ type request struct {
 	context                               int // in tokens, in which nothing is left out
 
 	// round is how it was asked what is asked now: not yet, once, or once and once more after an answer that did not pass. The last one rules.
+	follower jobs.Following // what it is for the one before
+
 	round []*attempt
 	next  int  // number of the next attempt
 	held  bool // not to be sent by this run
@@ -29,11 +31,12 @@ type request struct {
 
 // newRequest measures a request.
 func (g *Grading) newRequest(s *submission, p *ask.Prompt) (*request, error) {
-	key, err := keyOf(g.inputs(s), p.Job())
+	j := p.Job()
+	key, err := keyOf(g.inputs(s), j)
 	if err != nil {
 		return nil, err
 	}
-	q := &request{of: s, judge: p.Kind, model: p.Model, key: key, answerTokens: p.Tokens, cut: p.Cut, context: p.ContextTokens(), next: 1}
+	q := &request{of: s, judge: p.Kind, model: p.Model, key: key, answerTokens: p.Tokens, cut: p.Cut, context: p.ContextTokens(), next: 1, follower: jobs.FollowingOf(j)}
 	q.sharedTokens, q.ownTokens = p.EstimateTokens()
 	return q, nil
 }

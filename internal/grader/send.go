@@ -95,20 +95,20 @@ func (r *run) send(ctx context.Context, s sending, p *ask.Prompt) error {
 		}
 	}
 	j := r.job(s.a, p)
-	j.Following = min(r.behind(s.q.model), jobs.MaxFollowing)
+	j.Following = r.behind(s.q.model)
 	return r.models.Submit(ctx, j, s.earlier)
 }
 
-// behind is how many jobs for a model are still to be sent, which follow at once.
-func (r *run) behind(model string) (n int) {
+// behind are the jobs for a model that are still to be sent, and follow at once.
+func (r *run) behind(model string) (all jobs.Following) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.queue {
 		if s.q.model == model && s.a.answer == nil {
-			n++
+			all = all.And(s.q.follower)
 		}
 	}
-	return n
+	return all
 }
 
 // job is the attempt's. Nothing in it names the student.

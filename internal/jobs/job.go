@@ -53,7 +53,7 @@ type Job struct {
 	Options      Options           `json:"options,omitzero"`        // sampling options
 	Plan         Plan              `json:"plan,omitempty"`          // where the two phases run; left out means disaggregated
 	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of the prompt, or number of messages, that the whole batch shares
-	Following    int               `json:"following,omitempty"`     // jobs of the batch and model that are published after this one, at once; plan auto looks ahead over them
+	Following    Following         `json:"following,omitzero"`      // jobs of the batch and model that are published after this one, at once; plan auto looks ahead over them
 	Stream       bool              `json:"stream,omitempty"`        // publish the text while it is generated
 	Labels       map[string]string `json:"labels,omitempty"`        // the submitter's own; carried into the result
 	SubmittedAt  time.Time         `json:"submitted_at,omitzero"`   // the submitter's clock
@@ -61,6 +61,36 @@ type Job struct {
 	ReplayOf     string            `json:"replay_of,omitempty"`     // id of the dead-lettered job that this one repeats
 
 	Extra Extra `json:"-"` // fields of a newer version
+}
+
+// Following are jobs, all together.
+type Following struct {
+	Jobs         int `json:"jobs,omitempty"`          // how many
+	PromptBytes  int `json:"prompt_bytes,omitempty"`  // of all their text; 0 if that is not said
+	AnswerTokens int `json:"answer_tokens,omitempty"` // of all their answers at most, their num_predict; 0 if one of them has no limit
+
+	Extra Extra `json:"-"` // fields of a newer version
+}
+
+// FollowingOf is what one job is for those before it.
+func FollowingOf(j *Job) Following {
+	f := Following{Jobs: 1, PromptBytes: j.TextBytes()}
+	if limit := j.Options.NumPredict; limit != nil && *limit > 0 {
+		f.AnswerTokens = *limit
+	}
+	return f
+}
+
+// And are the jobs of both.
+func (f Following) And(g Following) Following {
+	if f.Jobs == 0 {
+		return g
+	}
+	all := Following{Jobs: min(f.Jobs+g.Jobs, MaxFollowing), PromptBytes: f.PromptBytes + g.PromptBytes}
+	if f.AnswerTokens > 0 && g.AnswerTokens > 0 {
+		all.AnswerTokens = f.AnswerTokens + g.AnswerTokens
+	}
+	return all
 }
 
 // MaxFollowing is how many jobs one may say that follow it.
@@ -120,6 +150,15 @@ type Options struct {
 func (o Options) IsZero() bool {
 	return o.Temperature == nil && o.Seed == nil && o.NumPredict == nil && o.NumCtx == nil && o.TopP == nil &&
 		o.TopK == nil && o.MinP == nil && o.RepeatPenalty == nil && len(o.Stop) == 0 && len(o.Extra) == 0
+}
+
+// TextBytes is the length of all text of a job, from which tokens are estimated.
+func (j *Job) TextBytes() int {
+	n := len(j.System) + len(j.Prompt)
+	for _, m := range j.Messages {
+		n += len(m.Content)
+	}
+	return n
 }
 
 // EffectivePlan is the plan of the job, with the default filled in.

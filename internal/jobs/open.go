@@ -150,6 +150,7 @@ type (
 	plainJob            Job
 	plainMessage        Message
 	plainOptions        Options
+	plainFollowing      Following
 	plainHandover       Handover
 	plainPrefill        Prefill
 	plainResult         Result
@@ -189,6 +190,14 @@ func (o *Options) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, 
 
 // MarshalJSON writes the fields of Extra too.
 func (o Options) MarshalJSON() ([]byte, error) { return marshalOpen(plainOptions(o), o.Extra) }
+
+func (f *Following) extra() *Extra { return &f.Extra }
+
+// UnmarshalJSON keeps unknown fields in Extra.
+func (f *Following) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, f) }
+
+// MarshalJSON writes the fields of Extra too.
+func (f Following) MarshalJSON() ([]byte, error) { return marshalOpen(plainFollowing(f), f.Extra) }
 
 func (h *Handover) extra() *Extra { return &h.Extra }
 

@@ -107,8 +107,10 @@ func (j *Job) checkText() error {
 		return Errorf(CodeInvalid, "prompt is empty; give a prompt or messages")
 	case len(j.Messages) > 0 && strings.TrimSpace(j.Messages[len(j.Messages)-1].Content) == "":
 		return Errorf(CodeInvalid, "the last message is empty")
-	case j.Following < 0 || j.Following > MaxFollowing:
-		return Errorf(CodeInvalid, "following is %d; want 0 to %d jobs that are published after this one", j.Following, MaxFollowing)
+	case j.Following.Jobs < 0 || j.Following.Jobs > MaxFollowing:
+		return Errorf(CodeInvalid, "following.jobs is %d; want 0 to %d jobs that are published after this one", j.Following.Jobs, MaxFollowing)
+	case j.Following.PromptBytes < 0 || j.Following.AnswerTokens < 0:
+		return Errorf(CodeInvalid, "following.prompt_bytes is %d and following.answer_tokens %d; want at least 0 of all jobs that follow", j.Following.PromptBytes, j.Following.AnswerTokens)
 	case j.SharedPrefix < 0,
 		len(j.Messages) == 0 && j.SharedPrefix > len(j.Prompt),
 		len(j.Messages) > 0 && j.SharedPrefix > len(j.Messages):

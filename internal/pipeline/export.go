@@ -37,7 +37,7 @@ func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *jobs.HandoverError)
 	if about.Mover == nil {
 		return 0, jobs.HandoverErrorf(jobs.FailNoState, "the engine of the prefill machine moves no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
 	}
-	tokens := int64(PromptBytes(j)/leastBytesPerToken + 1)
+	tokens := int64(j.TextBytes()/leastBytesPerToken + 1)
 	bytes = tokens*about.Mover.BytesPerToken + about.Mover.FixedBytes
 	if !s.holder.Fits(bytes) {
 		return bytes, jobs.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",

@@ -65,17 +65,33 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *en
 		}
 	}
 	return &engine.Outlook{
-		Model: head.Model, Workers: workers, Sizes: []engine.Size{size, s.seen.average(size)},
-		Intake: []schedule.Lot{{Kind: 0, Count: min(intake, 1)}, {Kind: 1, Count: max(0, intake-1)}}, Relay: relay, Typical: 1,
+		Model: head.Model, Workers: workers, Sizes: []engine.Size{size, s.following(head, size), s.seen.average(size)},
+		Intake: []schedule.Lot{{Kind: 0, Count: min(intake, 1)}, {Kind: 1, Count: max(0, intake-1)}}, Relay: relay, Typical: 2,
 	}
 }
 
+// following is what the jobs behind the next one are like: as it says, or else as those were that came before.
+func (s *Stage) following(next *jobs.Job, size engine.Size) engine.Size {
+	f := next.Following
+	if f.Jobs == 0 || f.PromptBytes == 0 {
+		return s.seen.average(size)
+	}
+	text := engine.TextOf(next)
+	text.Bytes, text.Limit = f.PromptBytes/f.Jobs, -1
+	text.Shared = min(text.Shared, text.Bytes)
+	if f.AnswerTokens > 0 {
+		text.Limit = f.AnswerTokens / f.Jobs
+	}
+	return s.sizeOf(next.Model, text)
+}
+
 // size estimates a job by its text, and what answers were like so far.
-func (s *Stage) size(j *jobs.Job) engine.Size {
+func (s *Stage) size(j *jobs.Job) engine.Size { return s.sizeOf(j.Model, engine.TextOf(j)) }
+
+func (s *Stage) sizeOf(model string, text engine.Text) engine.Size {
 	self := engine.Peer{Role: s.role, Rates: s.rates.Snapshot()}
 	workers := append([]engine.Peer{self}, s.workers()...)
-	text := engine.TextOf(j)
-	return text.Size(engine.BytesPerToken(workers[:1]).Value, engine.Answer(j.Model, text.Kind, text.Limit, workers).Value)
+	return text.Size(engine.BytesPerToken(workers[:1]).Value, engine.Answer(model, text.Kind, text.Limit, workers).Value)
 }
 
 // way says in words what was chosen, and why.

@@ -115,3 +115,21 @@ func TestNextIsTakenBySomebody(t *testing.T) {
 		}
 	}
 }
+
+// The first job of a class, the longest, says that those behind it are shorter.
+func TestWhatFollows(t *testing.T) {
+	foretold := func(f jobs.Following) (seconds float64) {
+		j := head(40_000)
+		j.Following = f
+		why := newTwo(t).prefill.Next(jobs.Backlog{Head: j, Intake: 60}).Why
+		_, rest, _ := strings.Cut(why, "will have ended in ")
+		if _, err := fmt.Sscanf(rest, "%f s", &seconds); err != nil {
+			t.Fatalf("it says %q: %v", why, err)
+		}
+		return seconds
+	}
+	unsaid, said := foretold(jobs.Following{Jobs: 59}), foretold(jobs.Following{Jobs: 59, PromptBytes: 59 * 400, AnswerTokens: 59 * 60})
+	if said > unsaid/3 {
+		t.Errorf("59 short jobs behind a long one will have ended in %.1f s, and if they were as long in %.1f s", said, unsaid)
+	}
+}

@@ -175,7 +175,7 @@ const (
 func (s *Stage) request(t *jobs.Task, beside time.Duration) engine.Request {
 	req := engine.RequestOf(t.Job)
 	req.Progress = t.Progress
-	t.Expect(min(3*s.rates.PrefillTime(PromptBytes(t.Job))*time.Duration(s.slots.Size()), longestSilence) + beside)
+	t.Expect(min(3*s.rates.PrefillTime(t.Job.TextBytes())*time.Duration(s.slots.Size()), longestSilence) + beside)
 	return req
 }
 
@@ -187,8 +187,5 @@ func fileTime(bytes int64) time.Duration {
 // computed keeps what computing a prompt showed of the engine. The engine did so for a time that ended so long ago.
 func (s *Stage) computed(j *jobs.Job, tokens, computed int, took, ago time.Duration) {
 	end := time.Now().Add(-ago)
-	s.rates.ObservePrefill(PromptBytes(j), tokens, computed, s.slots.MeanBusy(end.Add(-took), end), took)
+	s.rates.ObservePrefill(j.TextBytes(), tokens, computed, s.slots.MeanBusy(end.Add(-took), end), took)
 }
-
-// PromptBytes is the length of all text of a job, from which tokens are estimated.
-func PromptBytes(j *jobs.Job) int { return engine.RequestOf(j).TextBytes() }

@@ -41,10 +41,10 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 	if c.Order != nil {
 		list = c.Order(list)
 	}
-	following := map[string]int{} // by model
+	following := map[string]jobs.Following{} // by model
 	for _, j := range slices.Backward(list) {
-		j.Following = min(following[j.Model], jobs.MaxFollowing)
-		following[j.Model]++
+		j.Following = following[j.Model]
+		following[j.Model] = j.Following.And(jobs.FollowingOf(j))
 	}
 	for i, j := range list {
 		if !skip[j.ID] {

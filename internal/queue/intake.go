@@ -160,7 +160,7 @@ const fresh = 5 * time.Second
 // following is how many jobs wait behind one in the intake, or are about to: of those so many are there already.
 func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
 	if w.clock.since(stored, time.Now()) < fresh {
-		return max(there, j.Following)
+		return max(there, j.Following.Jobs)
 	}
 	return there
 }

@@ -223,7 +223,7 @@ func TestFollowing(t *testing.T) {
 		return passOn(ctx, task)
 	})
 	r.prefilling(prefill)
-	one, two := testJob(jobs.Batch, func(j *jobs.Job) { j.Following = 40 }), testJob(jobs.Batch)
+	one, two := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 40 }), testJob(jobs.Batch)
 	r.submit(one)
 	r.result(one)
 	r.submit(two)

@@ -84,7 +84,7 @@ func newManifest(list []*jobs.Job) (*Manifest, error) {
 // inputSHA256 is the hash of all that was asked for, without what differs from one submission to the next.
 func inputSHA256(j *jobs.Job) (string, error) {
 	input := *j
-	input.ID, input.Batch, input.Following, input.SubmittedAt, input.Deadline = "", "", 0, time.Time{}, time.Time{}
+	input.ID, input.Batch, input.Following, input.SubmittedAt, input.Deadline = "", "", jobs.Following{}, time.Time{}, time.Time{}
 	data, err := json.Marshal(input)
 	if err != nil {
 		return "", fmt.Errorf("encode job: %w", err)

@@ -45,7 +45,7 @@ func (s *slot) scene(now float64) schedule.Slot {
 	if s.job == nil {
 		return known
 	}
-	known.Hand, known.Kind = s.hands, 1
+	known.Hand, known.Kind = s.hands, 2
 	if s.first > 0 {
 		known.Free = max(0.01, s.answers())
 		return known
@@ -93,11 +93,23 @@ func (s *seen) typical(class int) *job {
 	return &job{class: class, prefix: int(s.average[0]), own: int(s.average[1]), guess: int(s.average[2])}
 }
 
-// scene is what a worker knows when one of its slots is free: the next job, and what jobs are like on average.
+// following is what the jobs behind the next one are like on average, as that says.
+func (w *world) following() *job {
+	behind := w.intake[1:]
+	j := &job{class: w.intake[0].class}
+	for _, b := range behind {
+		j.prefix, j.own, j.guess = j.prefix+b.prefix, j.own+b.own, j.guess+b.guess
+	}
+	n := max(1, len(behind))
+	j.prefix, j.own, j.guess = j.prefix/n, j.own/n, j.guess/n
+	return j
+}
+
+// scene is what a worker knows when one of its slots is free: the next job, what those behind it are like, and what jobs were like lately.
 func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 	head := w.intake[0]
 	w.seen.note(head)
-	kinds := []*job{head, w.seen.typical(head.class)}
+	kinds := []*job{head, w.following(), w.seen.typical(head.class)}
 	s = &schedule.Scene{Intake: []schedule.Lot{{Kind: 0, Count: 1}, {Kind: 1, Count: len(w.intake) - 1}}}
 	for _, k := range kinds {
 		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: k.class + 1, Bytes: w.fleet.StateBytes(k.prompt())})
@@ -120,7 +132,7 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 		if r.to != nil {
 			at = max(0, r.at-w.now)
 		}
-		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: 1})
+		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: 2})
 	}
 	return s, slot
 }
