@@ -13,6 +13,7 @@ type Mutant struct {
 	Name  string
 	Lacks string // what was taken out, and what hides it where several defences stand behind one another
 	Edits []host.Edit
+	Fault []host.Edit // what goes wrong inside the programs, where nothing from outside could bring it about: the whole ones have it, too
 	Plan  func(seed uint64) *Plan
 	Rule  check.Rule // that is broken
 	Real  bool       // needs engines with KV states
@@ -43,7 +44,10 @@ const (
 const longFreeze = 17 * time.Second
 
 // Mutants are all of them.
-func Mutants() []Mutant {
+func Mutants() []Mutant { return append(queueMutants(), autoMutants()...) }
+
+// queueMutants lack what every plan relies on.
+func queueMutants() []Mutant {
 	return []Mutant{
 		{
 			Name:  "no Msg-Id",
