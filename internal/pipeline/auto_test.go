@@ -149,6 +149,40 @@ func TestAuto(t *testing.T) {
 	}
 }
 
+// A batch job that is done whole because of plan auto gives way to interactive jobs, wherever it came from; no other does.
+func TestGivesWay(t *testing.T) {
+	taken, fallback := &jobs.Handover{Kind: jobs.KindNone}, &jobs.Handover{}
+	for _, tt := range []struct {
+		name   string
+		stage  jobs.Stage
+		h      *jobs.Handover
+		intake bool
+		change func(*jobs.Job)
+		want   bool
+	}{
+		{"of the intake", jobs.StageDecode, taken, true, func(*jobs.Job) {}, true},
+		{"sent on by a prefill worker", jobs.StageDecode, taken, false, func(*jobs.Job) {}, true},
+		{"of plan local", jobs.StageDecode, taken, true, func(j *jobs.Job) { j.Plan = jobs.PlanLocal }, false},
+		{"interactive", jobs.StageDecode, taken, true, func(j *jobs.Job) { j.Class = jobs.Interactive }, false},
+		{"fallback", jobs.StageFallback, fallback, false, func(*jobs.Job) {}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tk, _ := task(tt.stage, jobs.PlanAuto, tt.h)
+			tk.Job.Class, tk.Intake = jobs.Batch, tt.intake
+			tt.change(tk.Job)
+			yields := false
+			tk.Yields = func() { yields = true }
+			e := &scripted{completion: engine.Completion{Text: "a", PromptTokens: 7, ComputedTokens: 7}}
+			if _, err := stageOf(e).Run(t.Context(), tk); err != nil {
+				t.Fatal(err)
+			}
+			if yields != tt.want {
+				t.Errorf("gives way: %v, want %v", yields, tt.want)
+			}
+		})
+	}
+}
+
 func TestWholeOnThePrefillMachine(t *testing.T) {
 	p := newPair(t)
 	p.decoding = 20

@@ -58,7 +58,7 @@ func (s *Stage) transferred(r *jobs.Result, t *jobs.Task, d time.Duration) {
 // generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
 func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	start := time.Now()
-	if t.Intake && t.Stage == jobs.StageDecode {
+	if t.Stage == jobs.StageDecode { // also of one that a prefill worker sent on for that
 		s.yield(t)
 	}
 	s.foresee(t, false, false)
@@ -74,15 +74,15 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 	r.Timings.PrefillSeconds = c.PrefillDuration.Seconds()
 	r.Timings.PrefillTokensPerSecond = engine.PerSecond(c.ComputedTokens, c.PrefillDuration)
 	r.Method = jobs.MethodLocal
+	if t.Handover != nil {
+		r.Attempts.Prefill = t.Handover.Attempts
+	}
 	if t.Stage == jobs.StageFallback {
 		r.Method = jobs.MethodFallback
 		r.Warnings = append([]string{jobs.WarnFallback}, r.Warnings...)
 		r.Decision = "fallback: both phases on the decode machine"
-		if t.Handover != nil {
-			r.Attempts.Prefill = t.Handover.Attempts
-			if t.Handover.Reason != "" {
-				r.Decision += ", because " + t.Handover.Reason
-			}
+		if t.Handover != nil && t.Handover.Reason != "" {
+			r.Decision += ", because " + t.Handover.Reason
 		}
 	}
 	return jobs.Outcome{Result: r}, nil

@@ -131,6 +131,7 @@ func TestPlanLocal(t *testing.T) {
 	if len(e.calls) != 0 || o.Next == nil || o.Next.Prefill != nil {
 		t.Fatalf("computed on the prefill machine: calls %v, next %+v", e.calls, o.Next)
 	}
+	o.Next.Attempts = 2
 	tk, text := task(jobs.StageDecode, jobs.PlanLocal, o.Next)
 	o, err = stageOf(e).Run(t.Context(), tk)
 	if err != nil {
@@ -139,6 +140,9 @@ func TestPlanLocal(t *testing.T) {
 	r := o.Result
 	if r.Method != jobs.MethodLocal || len(r.Warnings) != 0 || !strings.HasPrefix(r.Decision, "local") {
 		t.Errorf("method %s, warnings %q, decision %q; want local without a warning", r.Method, r.Warnings, r.Decision)
+	}
+	if r.Attempts.Prefill != 2 || r.Attempts.Decode != 1 {
+		t.Errorf("attempts %+v: those of the prefill worker that sent it on are missing", r.Attempts)
 	}
 	if text.String() != "a" {
 		t.Errorf("streamed %q, want a", text)

@@ -128,9 +128,11 @@ func (w *Worker) share(ctx context.Context) {
 	var gave time.Time // when the last one was given to an idle worker, which says so with its next beat at the latest
 	for {
 		_, changed := w.fleet.census()
-		w.line.dismiss(func(t *turn) bool { return !w.belongs(t.from) })
+		free, _ := w.cfg.Slots.Idle()
+		w.line.dismiss(func(t *turn) bool {
+			return !w.belongs(t.from) && (free == 0 || t.from.class() != jobs.Interactive) // whose slot may have come in this moment
+		})
 		if t := w.line.first(); t != nil {
-			free, _ := w.cfg.Slots.Idle()
 			switch {
 			case w.able(ctx) != nil:
 				w.line.dismiss(func(*turn) bool { return true })

@@ -52,7 +52,7 @@ type delivery struct {
 
 	cancel    context.CancelCauseFunc // ends its task
 	yielding  atomic.Bool             // to interactive jobs
-	preempted bool                    // by one; guarded by Worker.preempting
+	preempted atomic.Bool             // by one
 	counted   func(handed bool)       // has the job counted as done with here
 	seat                              // its slot
 }

@@ -67,6 +67,32 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
+// An interactive job keeps its place from the moment when a batch job has given way to it until it has the slot, though other workers live and nobody
+// would give way any more.
+func TestPreemptedSlotIsKept(t *testing.T) {
+	w := &Worker{cfg: WorkerConfig{Role: jobs.RoleDecode, Model: testModel}, fleet: newFleet(testModel, Timing{}, time.Now())}
+	w.fleet.view = census{peers: 1}
+	urgent := source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, jobs.Interactive)}
+	if w.belongs(urgent) {
+		t.Error("it waits though nothing gives way")
+	}
+	d := &delivery{}
+	w.running.Store("a", d)
+	d.yielding.Store(true)
+	if !w.belongs(urgent) {
+		t.Error("it may not wait for a job that would give way")
+	}
+	d.preempted.Store(true)
+	d.yielding.Store(false) // its task has ended
+	if !w.belongs(urgent) {
+		t.Error("it is sent away before it has the slot of the job that gave way to it")
+	}
+	w.running.Delete("a")
+	if w.belongs(urgent) {
+		t.Error("it waits though nothing gives way any more")
+	}
+}
+
 // taker answers what a worker asks about the backlog, and remembers it.
 type taker struct {
 	mu     sync.Mutex

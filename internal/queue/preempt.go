@@ -16,11 +16,11 @@ func (d *delivery) yields() {
 	d.w.preempt()
 }
 
-// yieldingHere reports whether a job runs here that would give way.
+// yieldingHere reports whether a job is here that would give way, or just does: its slot is for who waits.
 func (w *Worker) yieldingHere() bool {
 	found := false
 	for _, v := range w.running.Range {
-		if d := v.(*delivery); d.yielding.Load() {
+		if d := v.(*delivery); d.yielding.Load() || d.preempted.Load() {
 			found = true
 			break
 		}
@@ -37,7 +37,7 @@ func (w *Worker) preempt() {
 	var yielding []*delivery
 	for _, v := range w.running.Range {
 		switch d := v.(*delivery); {
-		case d.preempted:
+		case d.preempted.Load():
 			coming++
 		case d.yielding.Load():
 			yielding = append(yielding, d)
@@ -48,7 +48,7 @@ func (w *Worker) preempt() {
 			return
 		}
 		coming++
-		d.preempted = true
+		d.preempted.Store(true)
 		d.log.Info("batch job gives way to an interactive one", "ran", time.Since(d.at).Seconds())
 		d.cancel(jobs.ErrPreempted)
 	}

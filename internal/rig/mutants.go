@@ -13,6 +13,7 @@ type Mutant struct {
 	Name  string
 	Lacks string // what was taken out, and what hides it where several defences stand behind one another
 	Edits []host.Edit
+	Fault []host.Edit // what goes wrong inside the programs, where nothing from outside could bring it about: the whole ones have it, too
 	Plan  func(seed uint64) *Plan
 	Rule  check.Rule // that is broken
 	Real  bool       // needs engines with KV states
@@ -43,7 +44,10 @@ const (
 const longFreeze = 17 * time.Second
 
 // Mutants are all of them.
-func Mutants() []Mutant {
+func Mutants() []Mutant { return append(queueMutants(), autoMutants()...) }
+
+// queueMutants lack what every plan relies on.
+func queueMutants() []Mutant {
 	return []Mutant{
 		{
 			Name:  "no Msg-Id",
@@ -56,8 +60,8 @@ func Mutants() []Mutant {
 			Name:  "ack before publish",
 			Lacks: "the order in which a job is let go of only when the next record is stored",
 			Edits: []host.Edit{{
-				File: fileSettle, Old: "\t\tfirst := true\n",
-				New: "\t\tif err := d.acknowledge(ctx); err != nil {\n\t\t\treturn false, err\n\t\t}\n\t\tfirst := true\n",
+				File: fileSettle, Old: "\t\tfirst, handed := true, o.Next != nil\n",
+				New: "\t\tif err := d.acknowledge(ctx); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tfirst, handed := true, o.Next != nil\n",
 			}},
 			Plan: struck(Action{What: Kill, Target: onePrefill, Step: BeforePublish}, Action{What: Kill, Target: oneDecode, Step: BeforePublish}),
 			Rule: check.Lost,

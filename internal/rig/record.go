@@ -127,7 +127,7 @@ func (w *wire) publish(op *tap.Op, conn string) moment {
 		p.status = statusOf(op.Payload)
 		note(history.Event{Kind: history.Published, Record: bytes.Clone(op.Payload)})
 	case strings.HasPrefix(op.Subject, "$JS.ACK."):
-		d, ok := parseAck(op.Subject)
+		d, _, ok := parseAck(op.Subject)
 		if body := string(op.Payload); ok && (body == "" || body == "+ACK" || strings.HasPrefix(body, "+TERM")) {
 			w.mu.Lock()
 			job := w.held[d]
@@ -156,12 +156,12 @@ func (w *wire) wait(conn string, op *tap.Op, p published) {
 
 // arrive reads what the server sends: deliveries, and its acknowledgements of records.
 func (w *wire) arrive(op *tap.Op, conn string) moment {
-	if d, ok := parseAck(op.Reply); ok {
+	if d, count, ok := parseAck(op.Reply); ok {
 		job := lastToken(op.Subject)
 		w.mu.Lock()
 		w.held[d] = job
 		w.mu.Unlock()
-		w.r.log.Add(history.Event{Kind: history.Delivered, Process: w.process, Job: job, Subject: op.Subject, Stream: d.stream, Seq: d.seq})
+		w.r.log.Add(history.Event{Kind: history.Delivered, Process: w.process, Job: job, Subject: op.Subject, Stream: d.stream, Seq: d.seq, Count: count})
 		return moment{step: OnDelivery, job: job, subject: op.Subject}
 	}
 	w.mu.Lock()
@@ -250,19 +250,21 @@ type delivery struct {
 	seq    uint64
 }
 
-// parseAck reads $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, and the newer form with two more tokens in front.
-func parseAck(subject string) (delivery, bool) {
+// parseAck reads $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, and the newer form with two more tokens in front. count is how
+// often the server has delivered the message.
+func parseAck(subject string) (d delivery, count int, ok bool) {
 	rest, ok := strings.CutPrefix(subject, "$JS.ACK.")
 	if !ok {
-		return delivery{}, false
+		return delivery{}, 0, false
 	}
 	f := strings.Split(rest, ".")
 	if len(f) >= 9 { // domain and account first
 		f = f[2:]
 	}
 	if len(f) < 7 {
-		return delivery{}, false
+		return delivery{}, 0, false
 	}
+	count, wrong := strconv.Atoi(f[2])
 	seq, err := strconv.ParseUint(f[3], 10, 64)
-	return delivery{f[0], seq}, err == nil
+	return delivery{f[0], seq}, count, err == nil && wrong == nil
 }

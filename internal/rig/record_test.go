@@ -15,7 +15,7 @@ import (
 func TestWireIsRead(t *testing.T) {
 	const job = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
 	ack := func(stream string) string {
-		return "$JS.ACK." + stream + ".prefill_m_batch.1.7.9.1700000000000000000.0"
+		return "$JS.ACK." + stream + ".prefill_m_batch.2.7.9.1700000000000000000.0"
 	}
 	client := func(verb, subject, reply, payload string) *tap.Op {
 		return &tap.Op{Conn: 1, FromClient: true, Verb: verb, Subject: subject, Reply: reply, Payload: []byte(payload)}
@@ -39,7 +39,7 @@ func TestWireIsRead(t *testing.T) {
 			{Kind: history.Accepted, Subject: "jobs.prefill.m:1.batch." + job, Stream: "INTAKE", Seq: 7, Again: true},
 		}},
 		{server("HMSG", "jobs.prefill.m:1.batch."+job, ack("INTAKE"), `{}`), OnDelivery, []history.Event{
-			{Kind: history.Delivered, Subject: "jobs.prefill.m:1.batch." + job, Stream: "INTAKE", Seq: 7},
+			{Kind: history.Delivered, Subject: "jobs.prefill.m:1.batch." + job, Stream: "INTAKE", Seq: 7, Count: 2},
 		}},
 		{client("HPUB", "jobs.decode.m:1.batch."+job, "_INBOX.3", `{}`), BeforePublish, []history.Event{
 			{Kind: history.Published, Subject: "jobs.decode.m:1.batch." + job},

@@ -74,35 +74,45 @@ type Measure struct {
 	rows  []Recovery // without times: what each round takes
 	nodes int
 	round round
+	paced bool // one worker of each role, with paced engines whose states can be handed over; else two, with no-op engines
 }
 
 // Measures are all of them.
 func Measures() []Measure {
 	row := func(what string, goal time.Duration) Recovery { return Recovery{What: what, Goal: goal} }
 	return []Measure{
-		{"kill-decode", []Recovery{row("decode worker killed in a call, until the call begins at another", goalElsewhere)}, 1, struckIn("decode", killed)},
-		{"kill-prefill", []Recovery{row("prefill worker killed in a call, until the call begins at another", goalElsewhere)}, 1, struckIn("prefill", killed)},
-		{"freeze", []Recovery{row("decode worker frozen in a call, until the call begins at another", goalElsewhere)}, 1, struckIn("decode", frozen)},
-		{"prefill-killed", []Recovery{row("all prefill workers killed, until decode begins a job of the intake", goalTakenOver)}, 1, prefillGone(killed)},
-		{"prefill-stopped", []Recovery{row("all prefill workers stopped, until decode begins a job of the intake", goalTakenOver)}, 1, prefillGone(stopped)},
-		{"leader", []Recovery{row("leader of the intake killed, until a submit is accepted", goalAccepted)}, 3, leaderLost},
-		{"nats", []Recovery{row("the only NATS server killed and started, until a job is done", 0)}, 1, natsLost},
+		{"kill-decode", []Recovery{row("decode worker killed in a call, until the call begins at another", goalElsewhere)}, 1, struckIn("decode", killed), false},
+		{"kill-prefill", []Recovery{row("prefill worker killed in a call, until the call begins at another", goalElsewhere)}, 1, struckIn("prefill", killed), false},
+		{"freeze", []Recovery{row("decode worker frozen in a call, until the call begins at another", goalElsewhere)}, 1, struckIn("decode", frozen), false},
+		{"prefill-killed", []Recovery{row("all prefill workers killed, until decode begins a job of the intake", goalTakenOver)}, 1, prefillGone(killed), false},
+		{"prefill-stopped", []Recovery{row("all prefill workers stopped, until decode begins a job of the intake", goalTakenOver)}, 1, prefillGone(stopped), false},
+		{"leader", []Recovery{row("leader of the intake killed, until a submit is accepted", goalAccepted)}, 3, leaderLost, false},
+		{"nats", []Recovery{row("the only NATS server killed and started, until a job is done", 0)}, 1, natsLost, false},
+		{"class-prefill", classRows("prefill"), 1, classStruck("prefill"), true},
+		{"class-decode", classRows("decode"), 1, classStruck("decode"), true},
 		{"drain", []Recovery{
 			row("busy decode worker told to end, until its call ends", 0),
 			row("  and then until it has ended, status 0", 0),
-		}, 1, drained},
+		}, 1, drained, false},
 		{"abort", []Recovery{
 			row("busy decode worker told to end twice, until it has ended, status 0", 0),
 			row("  and until the call begins at another, unblamed", 0),
-		}, 1, aborted},
+		}, 1, aborted, false},
 	}
 }
 
 // Run strikes so many rounds and returns what they took, and what the judge says of the whole. Everything of it goes to dir.
 func (m Measure) Run(ctx context.Context, dir string, p *host.Programs, rounds int, say func(format string, args ...any)) (rows []Recovery, v check.Verdict, err error) {
-	system, err := Start(ctx, Options{
+	o := Options{
 		Dir: dir, Programs: p, Models: NoopStorm(0).Models[:1], Each: 2, Nodes: m.nodes, Slots: 1, NumCtx: 4096, PerToken: 25 * time.Millisecond, Say: say,
-	})
+	}
+	if m.paced {
+		o.Each = 1
+		if o.Fleet, err = writeFleet(dir, o.Models[0]); err != nil {
+			return nil, v, err
+		}
+	}
+	system, err := Start(ctx, o)
 	if err != nil {
 		return nil, v, err
 	}
@@ -159,6 +169,11 @@ func (s *site) submit(n int) {
 		b.Jobs = append(b.Jobs, j)
 		s.jobs++
 	}
+	s.begin(b)
+}
+
+// begin has a caller submit a batch, and wait for its end.
+func (s *site) begin(b Batch) {
 	s.plan.Batches = append(s.plan.Batches, b)
 	s.callers.Go(func() {
 		if err := s.call(s.ctx, b); err != nil {

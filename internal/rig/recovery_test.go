@@ -124,6 +124,29 @@ func TestTimesOfHistories(t *testing.T) {
 	}
 }
 
+func TestClassTimes(t *testing.T) {
+	again := kept("d1", "a")
+	again.Again = true
+	s := told(
+		kept("d1", "z"), called("d1", "z"), // before
+		called("p1", "a"), called("d1", "b"), called("p1", "a"), result("p1", "a"), kept("p1", "a"), again, kept("KV", "a"), result("d1", "b"), kept("d1", "b"),
+		called("d1", "c"),
+	)
+	s[8].Stream = "KV_x"
+	if ends := s.results(2); len(ends) != 2 || ends[0] != 6 || ends[1] != 10 {
+		t.Errorf("results at %d, want 6 and 10", ends)
+	}
+	if d := s.longest(2); d != 6*time.Second {
+		t.Errorf("the longest took %v, want the 6 s from b's call to its record", d)
+	}
+	if job, err := s.working("d1"); job != "c" || err != nil {
+		t.Errorf("d1 works at %q, %v; want c", job, err)
+	}
+	if job, err := s.working("p1"); err == nil {
+		t.Errorf("p1 works at %q; want nothing", job)
+	}
+}
+
 func faultOf(s story) int {
 	at, _ := s.next(-1, func(e history.Event) bool { return e.Kind == history.Fault })
 	return at

@@ -34,7 +34,7 @@ var ErrNotRun = errors.New("not run")
 
 // Scenarios are all of them.
 func Scenarios() []Scenario {
-	return slices.Concat(poisonScenarios(), engineScenarios(), endScenarios(), callerScenarios(), queueScenarios(), versionScenarios(), clockScenarios(), diskScenarios(), partitionScenarios())
+	return slices.Concat(poisonScenarios(), engineScenarios(), endScenarios(), callerScenarios(), queueScenarios(), autoScenarios(), versionScenarios(), clockScenarios(), diskScenarios(), partitionScenarios())
 }
 
 const (

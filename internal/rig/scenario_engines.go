@@ -78,7 +78,12 @@ func frozenEngine(ctx context.Context, dir string, p *host.Programs, say func(st
 			return tap.Answer{}, false
 		}
 		s.Log.Add(history.Event{Kind: history.Fault, Process: m.Name(), Note: Freeze + ": in the engine call, for " + freezes.String()})
-		if err := m.Freeze(); err != nil {
+		err := m.Freeze()
+		if err == nil {
+			err = atRest(s.ctx, m.Pid()) // or it might still answer this call, and stand still in the next one
+		}
+		if err != nil {
+			s.Log.Add(history.Event{Kind: history.Healed, Process: m.Name(), Note: "not frozen: " + err.Error()})
 			return tap.Answer{}, false
 		}
 		s.wg.Go(func() {

@@ -27,10 +27,11 @@ type Options struct {
 	Dir         string // everything of the run; kept
 	Programs    *host.Programs
 	Models      []string
-	Each        int  // workers of each role and model
-	Nodes       int  // of NATS: 1 or, as a cluster, 3
-	Real        bool // real engines, Ollama for the first model and llama-server for the others, instead of no-op ones
-	Slots       int  // of each engine
+	Each        int    // workers of each role and model
+	Nodes       int    // of NATS: 1 or, as a cluster, 3
+	Fleet       string // a file such as those of test/fleets, with a machine named after each role: paced engines, which their workers measure, instead of no-op ones
+	Real        bool   // real engines, Ollama for the first model and llama-server for the others, instead of no-op ones
+	Slots       int    // of each engine
 	NumCtx      int
 	PerToken    time.Duration                    // of no-op engines
 	Disk        bool                             // the store of NATS is on a disk that can lose power
@@ -223,12 +224,14 @@ func (s *System) startMachine(name, role, model string, m int) error {
 		if m > 0 {
 			start = engines.StartLlamaServer
 		}
+	} else if s.Fleet != "" {
+		start = engines.StartPaced
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
 	defer cancel()
 	e, err := start(ctx, engines.Options{
 		Name: "engine-" + name, Dir: s.path("engine-" + name), Models: []string{model}, Slots: s.Slots, NumCtx: s.NumCtx,
-		PerToken: s.PerToken, Programs: s.Programs,
+		PerToken: s.PerToken, Programs: s.Programs, Fleet: s.Fleet, Machine: role,
 	})
 	if err != nil {
 		return err
@@ -247,9 +250,11 @@ func (s *System) startMachine(name, role, model string, m int) error {
 	args := append([]string{
 		"--nats", u.nats.url(), "--model", model, "--machine", name, "--http", "127.0.0.1:0", "--log-format", "json",
 		"--state-dir", s.path(name), "--drain-limit", "10s", "--start-timeout", "10m",
-		"--measure", "never", // the calls to engines that go wrong are to be those for jobs
 	}, e.Flags("http://"+mach.tap.Addr())...)
-	if role == "prefill" && s.Real { // states pass a tap as well
+	if s.Fleet == "" {
+		args = append(args, "--measure", "never") // the calls to engines that go wrong are to be those for jobs
+	}
+	if role == "prefill" && (s.Real || s.Fleet != "") { // states pass a tap as well
 		port, err := host.FreePort()
 		if err != nil {
 			return err

@@ -39,13 +39,19 @@ func mutants(ctx context.Context, o options, whole *host.Programs, stdout, stder
 // mutant returns what the judge found in the broken build.
 func (o options) mutant(ctx context.Context, m rig.Mutant, whole *host.Programs, stderr io.Writer) (string, error) {
 	dir := o.path("mutant-" + strings.ReplaceAll(m.Name, " ", "-"))
+	if len(m.Fault) > 0 {
+		var err error
+		if whole, err = host.Build(ctx, dir+"-whole-bin", host.BuildOptions{Edits: m.Fault}); err != nil {
+			return "", err
+		}
+	}
 	if v, err := judged(ctx, rig.MutantSystem(dir+"-whole", whole, m), m.Plan(o.seed)); err != nil {
 		return "", fmt.Errorf("without the change: %w", err)
 	} else if len(v.Violations) > 0 {
 		_ = v.Write(stderr) // a report for a person
 		return "", fmt.Errorf("the whole programs broke a promise under its faults: %w", errBroken)
 	}
-	broken, err := host.Build(ctx, dir+"-bin", host.BuildOptions{Edits: m.Edits})
+	broken, err := host.Build(ctx, dir+"-bin", host.BuildOptions{Edits: slices.Concat(m.Fault, m.Edits)})
 	if err != nil {
 		return "", err
 	}

@@ -26,13 +26,15 @@ const (
 	Unverified Rule = "unverified" // a greedy job succeeded and nobody asked the engine directly: the rig's own fault
 	Restarted  Rule = "restarted"  // after a cancel or expiry was acknowledged an engine call began, or another record was stored
 	Untold     Rule = "untold"     // a job ended and its caller was not told, or was told something else than the stream says
+	Blamed     Rule = "blamed"     // attempts were counted against a job though nothing had failed
+	Strayed    Rule = "strayed"    // a job went another way than the one it asked for, though nothing had failed
 	Unsettled  Rule = "unsettled"  // the history has no end: the rig did not look
 	Left       Rule = "left"       // accepted and still in a stream at the end, which is no loss, but the run was to wait for it
 )
 
 // Rules are all rules, in the order in which a verdict lists what was broken.
 func Rules() []Rule {
-	return []Rule{Unsettled, Lost, Duplicate, Repeated, Invented, WrongText, Restarted, Untold, Left, Unverified}
+	return []Rule{Unsettled, Lost, Duplicate, Repeated, Invented, WrongText, Restarted, Untold, Blamed, Strayed, Left, Unverified}
 }
 
 // Violation is a promise that was broken.

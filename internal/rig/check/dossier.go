@@ -21,6 +21,7 @@ type dossier struct {
 
 	submitted []seen
 	stored    []seen
+	delivered []seen // to workers
 	entered   []seen // that INTAKE or RELAY took, and did not know already
 	told      []seen
 	waiting   []seen // found in INTAKE or RELAY
@@ -29,6 +30,7 @@ type dossier struct {
 	elsewhere []seen // found in any other stream
 	purged    []int
 	restarts  []int // positions of the faults of NATS and of their ends, the same for every job
+	trouble   int   // position of the first fault of any kind, or beyond the last event; the same for every job
 	cancelled int   // position of the first acknowledgement of a cancel or expiry; -1 if there is none
 	after     []int // engine calls and stored records after that
 	expected  []string
@@ -44,8 +46,12 @@ func gather(events []history.Event) []*dossier {
 	var all []*dossier
 	byID := map[string]*dossier{}
 	var restarts []int
+	trouble := len(events)
 	for at := range events {
 		e := &events[at]
+		if e.Kind == history.Fault {
+			trouble = min(trouble, at)
+		}
 		if (e.Kind == history.Fault || e.Kind == history.Healed) && strings.HasPrefix(e.Process, server) {
 			restarts = append(restarts, at)
 		}
@@ -62,7 +68,7 @@ func gather(events []history.Event) []*dossier {
 		d.add(seen{at: at, Event: e})
 	}
 	for _, d := range all {
-		d.restarts = restarts
+		d.restarts, d.trouble = restarts, trouble
 	}
 	return all
 }
@@ -82,6 +88,10 @@ func (d *dossier) add(s seen) {
 		}
 	case history.Refused:
 		d.refused = true
+	case history.Delivered:
+		if s.Stream == intake || s.Stream == relay {
+			d.delivered = append(d.delivered, s)
+		}
 	case history.Stored:
 		d.stored = append(d.stored, s)
 		if s.Stream == relay && !s.Again {
@@ -136,6 +146,13 @@ func (d *dossier) end() (seen, bool) {
 		return d.results[i], true
 	}
 	return seen{}, false
+}
+
+// undisturbed is the job's result if it was stored before anything at all went wrong.
+func (d *dossier) undisturbed() (seen, bool) {
+	end, ended := d.end()
+	before := slices.ContainsFunc(d.stored, func(s seen) bool { return s.Stream == results && s.at < d.trouble })
+	return end, ended && before
 }
 
 // count adds the job to the counts.

@@ -24,6 +24,12 @@ const (
 	expired   = "expired"
 )
 
+// The ways of a job: as plans, and as methods of results.
+const (
+	disaggregated = "disaggregated" // also of a job that names no plan
+	auto          = "auto"
+)
+
 // invalidRequest is the error code of a job that could not be read.
 const invalidRequest = "invalid_request"
 
@@ -62,6 +68,12 @@ type record struct {
 	Options struct {
 		Temperature *float64 `json:"temperature"`
 	} `json:"options"`
+	Plan     string `json:"plan"`   // of a job
+	Method   string `json:"method"` // of a result, as the next
+	Attempts struct {
+		Prefill int `json:"prefill"`
+		Decode  int `json:"decode"`
+	} `json:"attempts"`
 	Usage struct {
 		HandedOver int `json:"handed_over"` // tokens
 	} `json:"usage"`

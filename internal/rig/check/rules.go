@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,7 +18,7 @@ type finding struct {
 
 // broken holds each rule against the job. What a history without an end cannot show is not asked of it.
 func (d *dossier) broken(settled bool) []finding {
-	all := []finding{d.duplicate(), d.repeated(), d.invented(), d.wrongText(), d.restarted(), d.toldWrong()}
+	all := []finding{d.duplicate(), d.repeated(), d.invented(), d.wrongText(), d.restarted(), d.toldWrong(), d.blamed(), d.strayed()}
 	if settled {
 		all = append(all, d.lost(), d.left(), d.unverified(), d.untold())
 	}
@@ -197,6 +198,46 @@ func (d *dossier) toldWrong() finding {
 	}
 	if ended && len(d.told) > 0 && d.told[0].record.outcome != end.record.outcome {
 		f.what, f.at = "the caller was told something else than RESULTS says", []int{d.told[0].at, end.at}
+	}
+	return f
+}
+
+// blamed: no attempt is counted but the first of each stage as long as nothing fails. Deliveries that the server counted and no worker saw, since they came
+// while a pull was withdrawn, are attempts all the same.
+func (d *dossier) blamed() finding {
+	f := finding{rule: Blamed}
+	end, calm := d.undisturbed()
+	if !calm {
+		return f
+	}
+	unseen := 0
+	for _, stream := range []string{intake, relay} {
+		counted, arrived := 0, 0
+		for _, s := range d.delivered {
+			if s.Stream == stream {
+				counted = max(counted, s.Count)
+				arrived++
+			}
+		}
+		unseen += max(0, counted-arrived)
+	}
+	if a := end.record.Attempts; max(a.Prefill, a.Decode) > 1+unseen {
+		f.what = fmt.Sprintf("%d attempts at prefill and %d at decode were counted, and nothing had failed", a.Prefill, a.Decode)
+		f.at = places(append(slices.Clone(d.delivered), end))
+	}
+	return f
+}
+
+// strayed: a job goes the way that it asks for as long as nothing fails. One that asks for auto leaves the way to the workers.
+func (d *dossier) strayed() finding {
+	f := finding{rule: Strayed}
+	end, calm := d.undisturbed()
+	if !calm || len(d.submitted) != 1 || end.record.Status != succeeded {
+		return f
+	}
+	if plan := cmp.Or(d.submitted[0].record.Plan, disaggregated); plan != auto && end.record.Method != "" && end.record.Method != plan {
+		f.what = fmt.Sprintf("the job asked for %s and went by %s, and nothing had failed", plan, end.record.Method)
+		f.at = places([]seen{d.submitted[0], end})
 	}
 	return f
 }

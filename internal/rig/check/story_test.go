@@ -80,6 +80,9 @@ func delivered(process, stream string, seq uint64) history.Event {
 	return e
 }
 
+// counted is a delivery that is the nth by the server's count.
+func counted(n int, e history.Event) history.Event { e.Count = n; return e }
+
 func called() history.Event { return noted("/api/generate", ev(history.Called, "engine-1")) }
 
 func found(stream string, seq uint64, record string) history.Event {
@@ -122,6 +125,26 @@ func whole() []history.Event {
 		delivered("decode-1", "RELAY", 1), called(), stored("RESULTS", 7), ev(history.Acked, "decode-1"),
 		told(success), found("RESULTS", 7, success), expect("yes"), ended(),
 	}
+}
+
+// success2 is a success at the second attempt of prefill.
+var success2 = record(success, `"text"`, `"attempts":{"prefill":2,"decode":1},"text"`)
+
+// tried is the way of a job that ends so, with something in it that comes before the end.
+func tried(end string, more ...history.Event) []history.Event {
+	all := slices.Concat(whole()[:3], more, whole()[3:])
+	for i := range all {
+		if all[i].Kind == history.Told || all[i].Kind == history.Found {
+			all[i].Record = json.RawMessage(end)
+		}
+	}
+	return all
+}
+
+// asking is a history in which the job is submitted with a plan.
+func asking(plan string, events []history.Event) []history.Event {
+	events[0] = submitted(record(job, `"v":1`, `"v":1,"plan":"`+plan+`"`))
+	return events
 }
 
 // but is the events without those of a kind and, if it is not empty, of a stream.

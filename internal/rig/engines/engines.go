@@ -1,5 +1,5 @@
 // Package engines runs the engines of the rig as processes that can die: a no-op engine for volume, which is the fake Ollama that passes
-// the conformance suite, and real Ollamas and llama-servers with tiny models.
+// the conformance suite, real Ollamas and llama-servers with tiny models, and one that takes as long as a table says.
 package engines
 
 import (
@@ -36,5 +36,7 @@ type Options struct {
 	Slots    int            // 0 is 1
 	NumCtx   int            // tokens; 0 is 2048
 	PerToken time.Duration  // noop only: for each token, of the prompt and of the answer
-	Programs *host.Programs // noop only: with noopengine
+	Programs *host.Programs // noop and paced only: with noopengine and pacedserver
+	Fleet    string         // paced only: a file such as those of test/fleets
+	Machine  string         // paced only: of the fleet
 }

@@ -23,7 +23,7 @@ const (
 	Submitted Kind = "submitted" // a job was published to the intake: Process, Job, Subject, Record
 	Accepted  Kind = "accepted"  // the server acknowledged that: Process, Job, Stream, Seq, Again (it was known already)
 	Refused   Kind = "refused"   // the server or the submitter said no: Process, Job, Note
-	Delivered Kind = "delivered" // a stream's message was sent to a process: Process, Job, Subject, Stream, Seq
+	Delivered Kind = "delivered" // a stream's message was sent to a process: Process, Job, Subject, Stream, Seq, Count
 	Published Kind = "published" // a process published a hop, a result or a dead letter: Process, Job, Subject, Record
 	Stored    Kind = "stored"    // the server acknowledged that: Process, Job, Subject, Stream, Seq, Again
 	Acked     Kind = "acked"     // a process acknowledged a delivery for good (+ACK, +TERM): Process, Job, Stream, Seq
@@ -48,6 +48,7 @@ type Event struct {
 	Subject string          `json:"subject,omitempty"`
 	Stream  string          `json:"stream,omitempty"`
 	Seq     uint64          `json:"seq,omitempty"`
+	Count   int             `json:"count,omitempty"` // how often the server has delivered it
 	Again   bool            `json:"again,omitempty"` // the server took it for a duplicate
 	Text    string          `json:"text,omitempty"`
 	Note    string          `json:"note,omitempty"`
