@@ -167,6 +167,11 @@ func (c *Conn) bar(ctx context.Context, jobID string) error {
 
 // unqueue takes a job out of a stream, whatever its lane.
 func (c *Conn) unqueue(ctx context.Context, stream string, j *jobs.Job) error {
+	if stream == StreamIntake { // the server corrects what it counts in a lane only if the filter lies within the lane
+		if err := c.purge(ctx, stream, j.IntakeSubject()); err != nil {
+			return err
+		}
+	}
 	return c.purge(ctx, stream, jobs.JobSubject("*", j.Model, "*", j.ID))
 }
 

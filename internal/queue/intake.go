@@ -35,7 +35,7 @@ type intake struct {
 	hopping atomic.Int64 // jobs that are being handed over, and are not in the relay yet
 
 	declined [jobs.Lanes]decline
-	again    *time.Timer // a prefill worker's, whose gate is closed
+	again    *time.Timer   // a prefill worker's, whose gate is closed
 	pause    time.Duration // before the gates are looked at again that were closed
 }
 
@@ -119,18 +119,22 @@ func (i *intake) survey(ctx context.Context, since time.Time) error {
 }
 
 // pick finds the lane of which this worker takes the next job, by the last survey: in the order of their turns, the first whose next job is for it. One of
-// plan auto is if that is chosen, any other if others says so; a lane whose next job is left to others loses its turn. With no lane to look at it is -1, and others decides:
-// interactive jobs go first, and what was delivered before, and waits for another try, comes to whoever asks next.
-func (i *intake) pick(ctx context.Context, others bool) (lane int, why string, take bool) {
-	if i.urgent || i.pending == 0 {
-		return -1, "", others
+// plan auto is if that is chosen, any other if may says so; a lane whose next job is left to others loses its turn. With no job to look at, lane is -1, and
+// take is may: what was delivered before, and waits for another try, comes to whoever asks next.
+func (i *intake) pick(ctx context.Context, may bool) (lane int, why string, take bool) {
+	if i.urgent { // interactive jobs go first
+		return -1, "", may
 	}
+	left := false
 	for _, lane := range i.lanes.order() {
 		if i.consumers[lane].NumPending == 0 {
 			continue
 		}
-		b, err := i.backlog(ctx, lane)
-		choice := jobs.Choice{Take: others}
+		b, gone, err := i.backlog(ctx, lane)
+		if gone {
+			continue
+		}
+		choice := jobs.Choice{Take: may}
 		if err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
 			choice = i.choose(lane, b)
 		}
@@ -138,8 +142,9 @@ func (i *intake) pick(ctx context.Context, others bool) (lane int, why string, t
 			return lane, choice.Why, true
 		}
 		i.lanes.serve(laneSource(i.w.cfg.Model, lane))
+		left = true
 	}
-	return -1, "", false
+	return -1, "", may && !left
 }
 
 // choose asks what to do about a lane's next job, and has it asked again in time.
@@ -244,16 +249,16 @@ func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
 	return there
 }
 
-// backlog reads what waits of batch jobs for the workers of the model, with the next one of a lane, as of the last survey.
-func (i *intake) backlog(ctx context.Context, lane int) (jobs.Backlog, error) {
-	b := jobs.Backlog{Intake: i.pending, Relay: i.relay}
+// backlog reads what waits of batch jobs for the workers of the model, with the next one of a lane, as of the last survey. Gone says that there is none any more.
+func (i *intake) backlog(ctx context.Context, lane int) (b jobs.Backlog, gone bool, err error) {
+	b = jobs.Backlog{Intake: i.pending, Relay: i.relay}
 	filter := jobs.JobFilter(jobs.StagePrefill, i.w.cfg.Model, jobs.Lane(lane))
 	msg, err := i.w.c.ofLeader(ctx, StreamIntake, msgGet{Seq: i.consumers[lane].Delivered.Stream + 1, NextFor: filter})
 	if err != nil || msg == nil {
-		return b, err
+		return b, err == nil, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
 		b.Head, b.Intake = head, 1+i.w.following(head, msg.Time, b.Intake-1)
 	}
-	return b, nil
+	return b, false, nil
 }
