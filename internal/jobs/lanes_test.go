@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 )
@@ -23,5 +25,22 @@ func TestLanes(t *testing.T) {
 	}
 	if got := Tokens(RoleDecode); !slices.Equal(got, Classes[:]) {
 		t.Errorf("tokens of decode: %s", got)
+	}
+}
+
+// The lanes shown in the protocol's description are those that the code computes.
+func TestProtocolLanes(t *testing.T) {
+	page, err := os.ReadFile(protocolPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("\\| `([^`]+)` \\| `[0-9a-f]{2}` \\| `([^`]+)` \\|").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 3 {
+		t.Fatalf("found %d rows of users and lanes, want 3 or more", len(rows))
+	}
+	for _, row := range rows {
+		if got := Lane(LaneOf(row[1])); string(got) != row[2] {
+			t.Errorf("the page says that jobs of %q wait in %s; it is %s", row[1], row[2], got)
+		}
 	}
 }
