@@ -217,7 +217,7 @@ func (i *intake) wait(ctx context.Context) ([]jobs.Class, error) {
 func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	w := i.w
 	free, _ := w.cfg.Slots.Idle()
-	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || i.autos.Load() == 0 && free < w.cfg.Slots.Size() {
+	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || i.autos.Load() <= 0 && free < w.cfg.Slots.Size() {
 		return -1, ""
 	}
 	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 {

@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
 )
+
+// countLimit is for counting what waits in the lanes, when there is other work to fetch than theirs.
+const countLimit = time.Second
 
 // lanes are those of the intake as one worker sees them. It serves them by turns: of those in which something may wait, the one goes first from which it
 // has not taken for the longest time. So users share each worker job by job, and one who is alone has it all, in the order of publishing.
@@ -34,7 +38,7 @@ func (s source) lane() int {
 	return -1
 }
 
-// served notes that the source had its turn.
+// serve notes that the source had its turn.
 func (l *lanes) serve(s source) {
 	if n := s.lane(); n >= 0 {
 		l.mu.Lock()

@@ -390,3 +390,31 @@ func TestBacklogOfAllLanes(t *testing.T) {
 		t.Errorf("jobs in the intake: %d, want %d", intake, want)
 	}
 }
+
+// Jobs that wait for the gate do not keep those of another user from being done whole.
+func TestGateHoldsOneLaneOnly(t *testing.T) {
+	t.Parallel()
+	r, g, decode := newRig(t), newRegister(), newRegister()
+	close(g.gate)
+	prefill := r.prepare(jobs.RolePrefill, 1, g.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		if task.Job.Plan == jobs.PlanAuto {
+			return whole(ctx, task)
+		}
+		return passOn(ctx, task)
+	}), choosing)
+	r.beginPrefill(prefill)
+	r.start(jobs.RoleDecode, 1, decode.note(answer))
+	held, others := classOf(ada, 5), classOf(alan, 5, planned)
+	r.enter(held...)
+	r.eventually("the gate closes", func() bool { return r.waiting(StreamRelay) == 2 && r.waiting(StreamIntake) == 3 })
+	r.enter(others...)
+	for _, j := range others {
+		r.result(j)
+	}
+	if n := r.waiting(StreamRelay); n != 2 {
+		t.Errorf("%d jobs at decode, want 2", n)
+	}
+	close(decode.gate)
+	r.results(append(held, others...)...)
+	g.inOrder(t, held)
+}

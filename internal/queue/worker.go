@@ -434,7 +434,9 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 				return nil, err
 			}
 		} else if view, _ := w.fleet.census(); view.noPrefill {
-			_ = w.intake.survey(ctx, time.Now().Add(-depthAge)) // else the turns go by what was known before
+			soon, cancel := context.WithTimeout(ctx, countLimit)
+			_ = w.intake.survey(soon, time.Now().Add(-depthAge)) // else the turns go by what was known before
+			cancel()
 		}
 		paused, err := w.breaker.wait(ctx)
 		if !paused || err != nil {
