@@ -274,8 +274,7 @@ func TestLanesOutliveWorkers(t *testing.T) {
 	r, g := newRig(t), newRegister()
 	first, second := classOf(ada, 6), classOf(alan, 6)
 	r.enter(append(first, second...)...)
-	s := r.prepare(jobs.RolePrefill, 1, g.note(passOn))
-	r.prefilling(s)
+	s := r.start(jobs.RoleDecode, 1, g.note(answer), noneAhead)
 	<-g.began
 	close(g.gate)
 	<-g.began
@@ -287,7 +286,7 @@ func TestLanesOutliveWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually("the connection", r.nc.IsConnected)
-	r.startPrefill(1, g.note(passOn))
+	r.start(jobs.RoleDecode, 1, g.note(answer), noneAhead)
 	r.results(append(first, second...)...)
 	if got := count(g.list()[:6], alan); got < 2 || got > 4 {
 		t.Errorf("of the first 6 jobs %d were the second user's: %s", got, g.list())
