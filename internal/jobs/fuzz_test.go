@@ -74,7 +74,7 @@ func FuzzParseJobSubject(f *testing.F) {
 	id := "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
 	for _, s := range []string{
 		JobSubject(StagePrefill, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, id), JobSubject(StageFallback, "=>*", Interactive, id),
-		"jobs.decode.m.batch." + id, "jobs.prefill.*.batch." + id, "jobs.prefill.m.>", "jobs.prefill..batch." + id, "dlq.prefill.m." + id, "jobs.prefill.=0.batch.x", "jobs.prefill.m.batch." + strings.ToUpper(id),
+		"jobs.decode.m.batch." + id, "jobs.prefill.m.batch-3." + id, "jobs.decode.m.batch-3." + id, "jobs.prefill.m.batch-+3." + id, "jobs.prefill.*.batch." + id, "jobs.prefill.m.>", "jobs.prefill..batch." + id, "dlq.prefill.m." + id, "jobs.prefill.=0.batch.x", "jobs.prefill.m.batch." + strings.ToUpper(id),
 	} {
 		f.Add(s)
 	}
@@ -86,7 +86,7 @@ func FuzzParseJobSubject(f *testing.F) {
 			}
 			return
 		}
-		if again := JobSubject(a.Stage, a.Model, a.Class, a.JobID); again != subject {
+		if again := JobSubject(a.Stage, a.Model, a.Token(), a.JobID); again != subject {
 			t.Errorf("%q is read as %+v, whose subject is %q", subject, a, again)
 		}
 		if strings.ContainsAny(subject, "*> \t\r\n\x00") {
@@ -97,7 +97,7 @@ func FuzzParseJobSubject(f *testing.F) {
 
 // A consumer's name that is taken for ours is the one that we would give.
 func FuzzModelOfConsumer(f *testing.F) {
-	for _, s := range []string{"prefill_m:latest_batch", "decode_a_b:1_interactive", "decode__batch", "fallback_m_batch", "prefill_=1B[31m_batch", "prefill_m", "_", ""} {
+	for _, s := range []string{"prefill_m:latest_batch", "prefill_m:latest_batch-7", "decode_a_b:1_interactive", "decode__batch", "fallback_m_batch", "prefill_=1B[31m_batch", "prefill_m", "_", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

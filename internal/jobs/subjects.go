@@ -17,12 +17,12 @@ const (
 // HeaderReplyTo names an inbox (under _INBOX.) that gets a copy of the job's result.
 const HeaderReplyTo = "Tandem-Reply-To"
 
-// JobSubject is where a job waits for the stage: jobs.<stage>.<model>.<class>.<job>.
+// JobSubject is where a job waits for the stage: jobs.<stage>.<model>.<class>.<job>. In the intake, class may be that of a [Lane].
 func JobSubject(stage Stage, model string, class Class, jobID string) string {
 	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + "." + jobID
 }
 
-// JobFilter matches all jobs of a stage, model and class.
+// JobFilter matches all jobs of a stage, model and class token.
 func JobFilter(stage Stage, model string, class Class) string {
 	return JobSubject(stage, model, class, "*")
 }
@@ -53,22 +53,23 @@ func DLQSubject(stage Stage, model, jobID string) string {
 // CancelSubject is the broadcast that ends a running job.
 func CancelSubject(jobID string) string { return "ctl.cancel." + jobID }
 
-// ConsumerName is the durable that all workers of a role, model and class share. Decode and
+// ConsumerName is the durable that all workers of a role, model and class token share. Decode and
 // fallback share the decode one.
 func ConsumerName(role Stage, model string, class Class) string {
 	return string(role) + "_" + EncodeToken(model) + "_" + string(class)
 }
 
-// ModelOfConsumer reads the model back from a [ConsumerName]; ok is false for a consumer that is not ours.
-func ModelOfConsumer(name string) (role Stage, model string, class Class, ok bool) {
+// ModelOfConsumer reads the model and the class token back from a [ConsumerName]; ok is false for a consumer that is not ours.
+func ModelOfConsumer(name string) (role Stage, model string, token Class, ok bool) {
 	r, rest, found := strings.Cut(name, "_")
 	i := strings.LastIndexByte(rest, '_')
 	if !found || i < 0 {
 		return "", "", "", false
 	}
 	m, err := DecodeToken(rest[:i])
-	role, class = Stage(r), Class(rest[i+1:])
-	return role, m, class, err == nil && m != "" && (role == RolePrefill || role == RoleDecode) && (class == Interactive || class == Batch)
+	role, token = Stage(r), Class(rest[i+1:])
+	_, lane, known := token.Split()
+	return role, m, token, err == nil && m != "" && known && (role == RolePrefill || role == RoleDecode && lane == 0)
 }
 
 // Address is what a job's subject says.
@@ -76,6 +77,7 @@ type Address struct {
 	Stage Stage
 	Model string
 	Class Class
+	Lane  int // of a batch job in the intake
 	JobID string
 }
 
@@ -85,7 +87,8 @@ func ParseJobSubject(subject string) (Address, error) {
 	if len(p) != 5 || p[0] != "jobs" {
 		return Address{}, fmt.Errorf("parse subject %.200q: want jobs.<stage>.<model>.<class>.<job>", subject)
 	}
-	a := Address{Stage: Stage(p[1]), Class: Class(p[3]), JobID: p[4]}
+	class, lane, known := Class(p[3]).Split()
+	a := Address{Stage: Stage(p[1]), Class: class, Lane: lane, JobID: p[4]}
 	var err error
 	if a.Model, err = DecodeToken(p[2]); err != nil {
 		return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
@@ -96,7 +99,7 @@ func ParseJobSubject(subject string) (Address, error) {
 	if a.Stage != StagePrefill && a.Stage != StageDecode && a.Stage != StageFallback {
 		return Address{}, fmt.Errorf("parse subject %.200q: unknown stage %.60q", subject, p[1])
 	}
-	if a.Class != Interactive && a.Class != Batch {
+	if !known || lane > 0 && a.Stage != StagePrefill {
 		return Address{}, fmt.Errorf("parse subject %.200q: unknown class %.60q", subject, p[3])
 	}
 	if err := checkID("job id", a.JobID); err != nil {

@@ -29,11 +29,13 @@ func TestSubjects(t *testing.T) {
 
 func TestParseJobSubject(t *testing.T) {
 	for _, want := range []Address{
-		{StagePrefill, "qwen3-coder:30b", Interactive, testID},
-		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, testID},
-		{StageFallback, "a b", Batch, testID},
+		{StagePrefill, "qwen3-coder:30b", Interactive, 0, testID},
+		{StagePrefill, "m", Batch, 0, testID},
+		{StagePrefill, "m", Batch, 7, testID},
+		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, 0, testID},
+		{StageFallback, "a b", Batch, 0, testID},
 	} {
-		got, err := ParseJobSubject(JobSubject(want.Stage, want.Model, want.Class, want.JobID))
+		got, err := ParseJobSubject(JobSubject(want.Stage, want.Model, want.Token(), want.JobID))
 		if err != nil || got != want {
 			t.Errorf("ParseJobSubject = %+v, %v; want %+v", got, err, want)
 		}
@@ -42,6 +44,8 @@ func TestParseJobSubject(t *testing.T) {
 		"", "jobs", "jobs.prefill.m.batch", "jobs.prefill.m.batch." + testID + ".x", "jobz.prefill.m.batch." + testID,
 		"jobs.sleep.m.batch." + testID, "jobs.prefill..batch." + testID, "jobs.prefill.m.urgent." + testID,
 		"jobs.prefill.=4.batch." + testID, "jobs.prefill.m.batch.x", "jobs.prefill.m.batch." + strings.ToUpper(testID),
+		"jobs.prefill.m.batch-0." + testID, "jobs.prefill.m.batch-8." + testID, "jobs.prefill.m.batch-03." + testID, "jobs.prefill.m.batch-." + testID,
+		"jobs.prefill.m.interactive-1." + testID, "jobs.decode.m.batch-1." + testID, "jobs.fallback.m.batch-1." + testID,
 	} {
 		if got, err := ParseJobSubject(subject); err == nil {
 			t.Errorf("ParseJobSubject(%q) = %+v, want an error", subject, got)
@@ -51,14 +55,14 @@ func TestParseJobSubject(t *testing.T) {
 
 func TestModelOfConsumer(t *testing.T) {
 	for _, want := range []string{"qwen3-coder:30b", "a_b_c:latest", "hf.co/x_y/z:Q4_K_M", "batch"} {
-		for _, class := range Classes {
+		for _, class := range Tokens(RolePrefill) {
 			role, model, gotClass, ok := ModelOfConsumer(ConsumerName(RolePrefill, want, class))
 			if !ok || role != RolePrefill || model != want || gotClass != class {
 				t.Errorf("ModelOfConsumer = %s, %s, %s, %t; want %s, %s, %s, true", role, model, gotClass, ok, RolePrefill, want, class)
 			}
 		}
 	}
-	for _, name := range []string{"", "prefill", "prefill_m", "prefill__batch", "fallback_m_batch", "decode_m_urgent", "decode_=4_batch", "other"} {
+	for _, name := range []string{"", "prefill", "prefill_m", "prefill__batch", "fallback_m_batch", "decode_m_urgent", "decode_=4_batch", "decode_m_batch-1", "prefill_m_batch-8", "other"} {
 		if role, model, class, ok := ModelOfConsumer(name); ok {
 			t.Errorf("ModelOfConsumer(%q) = %s, %s, %s; want a refusal", name, role, model, class)
 		}

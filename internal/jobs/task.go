@@ -39,7 +39,7 @@ type Task struct {
 	Waited   time.Duration // for this stage, in the stream and ahead in the worker
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
 	Intake   bool          // it comes straight from the intake
-	Behind   int           // jobs of its model and class that wait behind it in its stream
+	Behind   int           // jobs of its model and class that wait behind it in its stream, of all lanes
 
 	// Relay counts the jobs that wait for a decode worker and that none has yet.
 	Relay func(ctx context.Context) int

@@ -165,9 +165,14 @@ func (c *Conn) bar(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// unqueue takes a job out of a stream.
+// unqueue takes a job out of a stream, whatever its lane.
 func (c *Conn) unqueue(ctx context.Context, stream string, j *jobs.Job) error {
-	return c.purge(ctx, stream, jobs.JobSubject("*", j.Model, j.Class, j.ID))
+	if stream == StreamIntake { // the server corrects what it counts in a lane only if the filter lies within the lane
+		if err := c.purge(ctx, stream, j.IntakeSubject()); err != nil {
+			return err
+		}
+	}
+	return c.purge(ctx, stream, jobs.JobSubject("*", j.Model, "*", j.ID))
 }
 
 // tell has the workers that are at the jobs stop, and waits until they have, for a while. It returns

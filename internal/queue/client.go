@@ -91,15 +91,17 @@ func whileAbsent(ctx context.Context, limit time.Duration, try func() error) err
 
 // checkModel refuses a job that nobody would ever take.
 func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
-	name := jobs.ConsumerName(jobs.RolePrefill, j.Model, j.Class)
+	name := jobs.ConsumerName(jobs.RolePrefill, j.Model, j.Token())
 	if _, ok := c.known.Load(name); ok {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
 	defer cancel()
-	for _, at := range [][2]string{{StreamIntake, name}, {StreamRelay, jobs.ConsumerName(jobs.RoleDecode, j.Model, j.Class)}} {
-		_, err := c.js.Consumer(ctx, at[0], at[1])
+	for _, at := range []source{{StreamIntake, name}, sourceOf(jobs.RolePrefill, j.Model, j.Class), sourceOf(jobs.RoleDecode, j.Model, j.Class)} {
+		_, err := c.js.Consumer(ctx, at.stream, at.consumer)
 		switch {
+		case err == nil && at.stream == StreamIntake && at.consumer != name:
+			return jobs.Errorf(jobs.CodeUnknownModel, "all workers of model %s are older than this program and would not find its batch jobs; upgrade the workers first", j.Model)
 		case err == nil:
 			c.known.Store(name, true)
 			return nil
@@ -125,7 +127,7 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 	if err != nil {
 		return false, err
 	}
-	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.ID), Data: data, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: j.IntakeSubject(), Data: data, Header: nats.Header{}}
 	if replyTo != "" {
 		if !isInbox(replyTo) {
 			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s and has at most %d bytes", replyTo, inboxPrefix, maxInbox)
@@ -176,7 +178,7 @@ func (c *Conn) refusal(ctx context.Context, j *jobs.Job, bytes int, refused erro
 	if api.ErrorCode != storeFailed {
 		return false, refusedBy(refused), nil
 	}
-	there, err := c.lastMsg(ctx, StreamIntake, jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.ID))
+	there, err := c.lastMsg(ctx, StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, j.ID))
 	switch {
 	case err != nil:
 		return false, nil, err

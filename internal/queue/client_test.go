@@ -181,7 +181,7 @@ func TestSubmitWithoutNATS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	c.known.Store(jobs.ConsumerName(jobs.RolePrefill, testModel, jobs.Batch), true)
+	c.known.Store(jobs.ConsumerName(jobs.RolePrefill, testModel, testJob(jobs.Batch).Token()), true)
 	r.server.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

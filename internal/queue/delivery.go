@@ -130,6 +130,9 @@ func (d *delivery) read() error {
 			return err
 		}
 		d.stage, d.accepted = jobs.StagePrefill, meta.Timestamp
+		if d.address.Class == jobs.Batch {
+			d.behind += d.w.intake.lanes.waiting(d.address.Lane)
+		}
 		if d.w.cfg.Role == jobs.RoleDecode {
 			d.takeOver()
 		}
@@ -143,7 +146,7 @@ func (d *delivery) read() error {
 		}
 	}
 	if d.job.Class == jobs.Batch {
-		d.w.intake.auto.Store(d.job.EffectivePlan() == jobs.PlanAuto)
+		d.w.intake.saw(d.job.EffectivePlan())
 	}
 	a := d.address
 	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {

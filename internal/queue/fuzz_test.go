@@ -74,7 +74,7 @@ func FuzzDelivered(f *testing.F) {
 		if err := d.job.Validate(); err != nil {
 			t.Errorf("a job was taken that is none: %v", err)
 		}
-		if want := jobs.JobSubject(d.address.Stage, d.job.Model, d.job.Class, d.job.ID); want != subject {
+		if want := jobs.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.ID); want != subject || d.job.Class != d.address.Class {
 			t.Errorf("the job of %q was delivered on %q", want, subject)
 		}
 		if d.delivered != 1 || d.stored.IsZero() || d.accepted.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -137,20 +138,43 @@ func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (S
 	return status, nil
 }
 
-// depth counts the jobs at the consumer of a role, model and class; none if there is no such consumer.
-func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class jobs.Class) (Depth, error) {
+// depth counts the jobs at the consumers of a role, model and class, of all lanes; none if there is no such consumer.
+func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class jobs.Class) (d Depth, err error) {
+	var list []source
+	for _, token := range jobs.Tokens(role) {
+		if s := sourceOf(role, model, token); s.class() == class {
+			list = append(list, s)
+		}
+	}
+	infos, err := c.infos(ctx, list...)
+	for _, info := range infos {
+		d.Waiting += int(info.NumPending)
+		d.InFlight += info.NumAckPending
+	}
+	return d, err
+}
+
+// infos asks consumers, all at once, what waits there and what they have delivered; nothing at one that is not there.
+func (c *Conn) infos(ctx context.Context, list ...source) ([]jetstream.ConsumerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
-	stream, cfg := consumer(c.timing, role, model, class)
-	found, err := c.js.Consumer(ctx, stream, cfg.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return Depth{}, nil
+	infos, errs := make([]jetstream.ConsumerInfo, len(list)), make([]error, len(list))
+	var asked sync.WaitGroup
+	for i, s := range list {
+		asked.Go(func() {
+			found, err := c.js.Consumer(ctx, s.stream, s.consumer)
+			if err == nil {
+				infos[i] = *found.CachedInfo() // asked for this instant
+			} else if !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+				errs[i] = c.failed(ctx, err, "look at consumer %s", s.consumer)
+			}
+		})
 	}
-	if err != nil {
-		return Depth{}, c.failed(ctx, err, "look at consumer %s", cfg.Durable)
+	asked.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
-	info := found.CachedInfo() // asked for this instant
-	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending}, nil
+	return infos, nil
 }
 
 // Sync asks the server for its sync setting. It tells only users that may ask it about itself:

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +19,39 @@ import (
 // nothing of that.
 const longestDecline = 10 * time.Second
 
-// intake is what one worker knows of the intake. It belongs to one goroutine, but for the gates.
+// intake is what one worker knows of the intake. It belongs to one goroutine, but for the gates and the lanes.
 type intake struct {
 	w     *Worker
 	gates map[jobs.Class]*gate // of a prefill worker: how much of decode's work counts for a class
+	lanes lanes
 
-	auto atomic.Bool // the last batch job here was of plan auto: only then is what waits worth a look before each job
+	surveyed       time.Time // before the lanes were counted last, with these
+	consumers      []jetstream.ConsumerInfo
+	relay, pending int  // batch jobs that wait for decode, and in all lanes
+	urgent         bool // an interactive job waits
 
-	declined string    // the job that was left to others last
-	until    time.Time // when that ends
-	again    *time.Timer
+	autos atomic.Int64 // batch jobs in the next of which plan auto is looked for; see saw
+
+	declined [jobs.Lanes]decline
+	again    *time.Timer   // a prefill worker's, whose gate is closed
 	pause    time.Duration // before the gates are looked at again that were closed
+}
+
+// decline is the job of a lane that was left to others last.
+type decline struct {
+	job   string
+	until time.Time
+	again *time.Timer // when it is to be looked at again
+}
+
+// saw takes the plan of a batch job. What waits is worth a look before each job only if jobs of plan auto come, of one user at least: as many
+// jobs as there are lanes without any say that none do.
+func (i *intake) saw(plan jobs.Plan) {
+	if plan == jobs.PlanAuto {
+		i.autos.Store(jobs.Lanes)
+	} else if i.autos.Load() > 0 {
+		i.autos.Add(-1)
+	}
 }
 
 // begin counts a job that was fetched; end is called when it is done with here.
@@ -48,11 +69,24 @@ func (i *intake) begin() (end func(handed bool)) {
 
 // open lists the classes of which a prefill worker may fetch a job now.
 func (i *intake) open(ctx context.Context) (open []jobs.Class) {
+	began := time.Now()
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	if slots, _ := i.gates[jobs.Batch].slots(); slots > 0 { // while the gates ask
+		since := began.Add(-depthAge)
+		if i.autos.Load() > 0 {
+			since = began
+		}
+		counting.Go(func() { _ = i.survey(ctx, since) })
+	}
 	for _, class := range jobs.Classes {
 		may := i.gates[class].open(ctx)
 		slots, _ := i.gates[class].slots()
-		if class == jobs.Batch && slots > 0 && i.w.cfg.Next != nil && (i.auto.Load() || !may) {
-			may = i.look(ctx, may)
+		if class == jobs.Batch && slots > 0 && i.w.cfg.Next != nil && (i.autos.Load() > 0 || !may) {
+			counting.Wait()
+			if i.survey(ctx, began) == nil {
+				_, _, may = i.pick(ctx, may)
+			}
 		}
 		if may {
 			open = append(open, class)
@@ -61,32 +95,69 @@ func (i *intake) open(ctx context.Context) (open []jobs.Class) {
 	return open
 }
 
-// look is what open says if the next job is one of plan auto, and otherwise if it is another.
-func (i *intake) look(ctx context.Context, otherwise bool) bool {
-	b, err := i.w.backlog(ctx, jobs.Batch)
-	if err != nil || b.Head == nil || b.Head.EffectivePlan() != jobs.PlanAuto {
-		return otherwise
+// survey counts what waits for the workers of the model, unless that was done since then.
+func (i *intake) survey(ctx context.Context, since time.Time) error {
+	if !i.surveyed.Before(since) {
+		return nil
 	}
-	return i.choose(b).Take
+	now := time.Now()
+	list := append(laneSources(i.w.cfg.Model), sourceOf(jobs.RoleDecode, i.w.cfg.Model, jobs.Batch), sourceOf(jobs.RolePrefill, i.w.cfg.Model, jobs.Interactive))
+	infos, err := i.w.c.infos(ctx, list...)
+	if err != nil {
+		return err
+	}
+	i.lanes.counted(infos[:jobs.Lanes])
+	i.surveyed, i.consumers, i.pending = now, infos[:jobs.Lanes], i.lanes.waiting(-1)
+	i.relay, i.urgent = int(infos[jobs.Lanes].NumPending), infos[jobs.Lanes+1].NumPending > 0
+	return nil
 }
 
-// choose asks what to do about a backlog, and has it asked again in time.
-func (i *intake) choose(b jobs.Backlog) jobs.Choice {
-	choice := i.w.cfg.Next(b)
+// pick finds the lane of which this worker takes the next job, by the last survey: in the order of their turns, the first whose next job is for it. One of
+// plan auto is if that is chosen, any other if may says so; a lane whose next job is left to others loses its turn. With no job to look at, lane is -1, and
+// take is may: what was delivered before, and waits for another try, comes to whoever asks next.
+func (i *intake) pick(ctx context.Context, may bool) (lane int, why string, take bool) {
+	if i.urgent { // interactive jobs go first
+		return -1, "", may
+	}
+	left := false
+	for _, lane := range i.lanes.order() {
+		if i.consumers[lane].NumPending == 0 {
+			continue
+		}
+		b, gone, err := i.backlog(ctx, lane)
+		if gone {
+			continue
+		}
+		choice := jobs.Choice{Take: may}
+		if err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
+			choice = i.choose(lane, b)
+		}
+		if choice.Take {
+			return lane, choice.Why, true
+		}
+		i.lanes.serve(laneSource(i.w.cfg.Model, lane))
+		left = true
+	}
+	return -1, "", may && !left
+}
+
+// choose asks what to do about a lane's next job, and has it asked again in time.
+func (i *intake) choose(lane int, b jobs.Backlog) jobs.Choice {
+	choice, last := i.w.cfg.Next(b), &i.declined[lane]
 	now := time.Now()
 	switch {
 	case choice.Take:
-		i.declined = ""
-	case i.declined != b.Head.ID:
-		i.declined, i.until = b.Head.ID, now.Add(choice.Leave+longestDecline)
-	case now.After(i.until):
+		last.job = ""
+	case last.job != b.Head.ID:
+		last.job, last.until = b.Head.ID, now.Add(choice.Leave+longestDecline)
+	case now.After(last.until):
 		choice.Take, choice.Why = true, "nobody else took it"
 	}
-	if i.again != nil {
-		i.again.Stop()
+	if last.again != nil {
+		last.again.Stop()
 	}
 	if !choice.Take && choice.Again > 0 {
-		i.again = time.AfterFunc(choice.Again, i.w.fleet.stir)
+		last.again = time.AfterFunc(choice.Again, i.w.fleet.stir)
 	}
 	return choice
 }
@@ -102,8 +173,14 @@ func (i *intake) recheck() {
 
 // stop ends what still waits to ask again.
 func (i *intake) stop() {
-	if i.again != nil {
-		i.again.Stop()
+	timers := []*time.Timer{i.again}
+	for _, d := range i.declined {
+		timers = append(timers, d.again)
+	}
+	for _, t := range timers {
+		if t != nil {
+			t.Stop()
+		}
 	}
 }
 
@@ -130,19 +207,19 @@ func (i *intake) wait(ctx context.Context) ([]jobs.Class, error) {
 	}
 }
 
-// whole reports whether a decode worker should take the next job of the intake, all of it, although prefill workers live.
-func (i *intake) whole(ctx context.Context) (why string, take bool) {
+// whole is the lane of which a decode worker should take the next job, all of it, although prefill workers may live; -1 if of none.
+func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	w := i.w
 	free, _ := w.cfg.Slots.Idle()
-	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || !i.auto.Load() && free < w.cfg.Slots.Size() {
-		return "", false
+	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || i.autos.Load() <= 0 && free < w.cfg.Slots.Size() {
+		return -1, ""
 	}
-	b, err := w.backlog(ctx, jobs.Batch)
-	if err != nil || b.Relay > 0 || b.Head == nil || b.Head.EffectivePlan() != jobs.PlanAuto {
-		return "", false
+	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 {
+		return -1, ""
 	}
-	choice := i.choose(b)
-	return choice.Why, choice.Take
+	view, _ := w.fleet.census()
+	lane, why, _ = i.pick(ctx, view.noPrefill) // then other jobs are here to be taken as well, in their turn
+	return lane, why
 }
 
 // relayed counts the batch jobs that wait for a decode worker and that none has yet; none if the server does not say.
@@ -165,43 +242,41 @@ func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
 	return there
 }
 
-// backlog reads what waits of a class for the workers of the model. Interactive jobs go first, so with one of them in the intake nothing waits of the other class.
-func (w *Worker) backlog(ctx context.Context, class jobs.Class) (b jobs.Backlog, err error) {
-	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
-	defer cancel()
-	var intake, relay, urgent jetstream.ConsumerInfo
-	var errs [3]error
-	var asked sync.WaitGroup
-	for i, of := range []struct {
-		role  jobs.Stage
-		class jobs.Class
-		into  *jetstream.ConsumerInfo
-	}{{jobs.RolePrefill, class, &intake}, {jobs.RoleDecode, class, &relay}, {jobs.RolePrefill, jobs.Interactive, &urgent}} {
-		asked.Go(func() {
-			stream, cfg := consumer(w.c.timing, of.role, w.cfg.Model, of.class)
-			found, err := w.c.js.Consumer(ctx, stream, cfg.Durable)
-			if err == nil {
-				*of.into = *found.CachedInfo() // asked for this instant
-			} else if !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				errs[i] = w.c.failed(ctx, err, "look at consumer %s", cfg.Durable)
-			}
-		})
-	}
-	asked.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return b, err
-	}
-	b.Relay, b.Intake = int(relay.NumPending), int(intake.NumPending)
-	if b.Intake == 0 || class != jobs.Interactive && urgent.NumPending > 0 {
-		return b, nil
-	}
-	// What was delivered before, and waits for another try, is not looked at: it comes to whoever asks next.
-	msg, err := w.c.ofLeader(ctx, StreamIntake, msgGet{Seq: intake.Delivered.Stream + 1, NextFor: jobs.JobFilter(jobs.StagePrefill, w.cfg.Model, class)})
+// backlog reads what waits of batch jobs for the workers of the model, with the next one of a lane, as of the last survey. Gone says that there is none any more.
+func (i *intake) backlog(ctx context.Context, lane int) (b jobs.Backlog, gone bool, err error) {
+	b = jobs.Backlog{Intake: i.pending, Relay: i.relay}
+	msg, err := i.w.next(ctx, lane, i.consumers[lane])
 	if err != nil || msg == nil {
-		return b, err
+		return b, err == nil, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
-		b.Head, b.Intake = head, 1+w.following(head, msg.Time, b.Intake-1)
+		b.Head, b.Intake = head, 1+i.w.following(head, msg.Time, b.Intake-1)
 	}
-	return b, nil
+	return b, false, nil
+}
+
+// next reads the job of a lane that will be delivered next, by what its consumer says; nil if there is none.
+func (w *Worker) next(ctx context.Context, lane int, at jetstream.ConsumerInfo) (*jetstream.RawStreamMsg, error) {
+	return w.c.ofLeader(ctx, StreamIntake, msgGet{Seq: at.Delivered.Stream + 1, NextFor: jobs.JobFilter(jobs.StagePrefill, w.cfg.Model, jobs.Lane(lane))})
+}
+
+// peek shows the job that will probably be next to who may prepare for it.
+func (w *Worker) peek(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, peekLimit)
+	defer cancel()
+	infos, err := w.c.infos(ctx, laneSources(w.cfg.Model)...)
+	if err != nil {
+		return // what is wrong, the next pull will notice
+	}
+	for _, lane := range w.intake.lanes.order() {
+		if infos[lane].NumPending == 0 {
+			continue
+		}
+		if msg, err := w.next(ctx, lane, infos[lane]); err == nil && msg != nil {
+			if j, err := jobs.Decode[jobs.Job](msg.Data); err == nil {
+				w.cfg.Look(ctx, j)
+			}
+		}
+		return
+	}
 }

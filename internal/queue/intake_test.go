@@ -265,14 +265,17 @@ func TestDeclineEnds(t *testing.T) {
 	i := &intake{w: w}
 	defer i.stop()
 	b := jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}
-	if i.choose(b).Take {
+	if i.choose(0, b).Take {
 		t.Error("taken at once")
 	}
-	i.until = time.Now().Add(-time.Second)
-	if !i.choose(b).Take {
+	if i.choose(1, jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
+		t.Error("that of another lane is taken at once")
+	}
+	i.declined[0].until = time.Now().Add(-time.Second)
+	if !i.choose(0, b).Take {
 		t.Error("left for ever")
 	}
-	if i.choose(jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
+	if i.choose(0, jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
 		t.Error("the next one is taken at once")
 	}
 	if !errors.Is(jobs.ErrPreempted, jobs.ErrPreempted) || jobs.Classify(jobs.ErrPreempted) != jobs.HandBack {

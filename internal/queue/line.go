@@ -35,7 +35,8 @@ func newLine() *line { return &line{moved: make(chan struct{})} }
 
 // class is that of the jobs of a source.
 func (s source) class() jobs.Class {
-	_, _, class, _ := jobs.ModelOfConsumer(s.consumer)
+	_, _, token, _ := jobs.ModelOfConsumer(s.consumer)
+	class, _, _ := token.Split()
 	return class
 }
 

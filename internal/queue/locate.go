@@ -120,7 +120,11 @@ func (c *Conn) whereabouts(ctx context.Context, l *location) Place {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	consumer, err := c.js.Consumer(ctx, stream, jobs.ConsumerName(role, l.job.Model, l.job.Class))
+	at, err := jobs.ParseJobSubject(l.msg.Subject)
+	if err != nil {
+		return l.place
+	}
+	consumer, err := c.js.Consumer(ctx, stream, jobs.ConsumerName(role, at.Model, at.Token()))
 	if err == nil && consumer.CachedInfo().Delivered.Stream >= l.msg.Sequence {
 		return running
 	}

@@ -19,6 +19,7 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 		w.deliveries.Go(func() { d.handBack(publishing) })
 		return
 	}
+	w.intake.lanes.serve(a.from)
 	end, once := w.intake.begin(), new(sync.Once)
 	d.counted = func(handed bool) { once.Do(func() { end(handed) }) }
 	w.deliveries.Go(func() {

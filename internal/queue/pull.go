@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"tandem/internal/jobs"
 )
 
 // Pulling is done on the bare protocol: nats.go's Fetch cannot wait at several consumers at once,
@@ -24,6 +26,15 @@ const (
 
 // source is a durable consumer to pull from.
 type source struct{ stream, consumer string }
+
+// sourceOf is the source of a role, model and class token.
+func sourceOf(role jobs.Stage, model string, token jobs.Class) source {
+	stream := StreamRelay
+	if role == jobs.RolePrefill {
+		stream = StreamIntake
+	}
+	return source{stream, jobs.ConsumerName(role, model, token)}
+}
 
 func (s source) String() string { return s.stream + "/" + s.consumer }
 
@@ -96,13 +107,13 @@ func (p *puller) close() []arrival {
 }
 
 // next returns the next message, of the first source that has one, and waits at all of them while
-// none has. Pulls at sources that did not deliver keep waiting at the server. It ends with errWoken
-// when wake or moved is closed and with a *goneError when a consumer is missing.
-func (p *puller) next(ctx context.Context, sources []source, wake, moved <-chan struct{}) (arrival, error) {
+// none has. Pulls at sources that did not deliver keep waiting at the server. So many sources at the end are thought to have nothing,
+// and are not asked before the others were. It ends with errWoken when wake or moved is closed and with a *goneError when a consumer is missing.
+func (p *puller) next(ctx context.Context, sources []source, quiet int, wake, moved <-chan struct{}) (arrival, error) {
 	p.collect()
-	idle := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return p.waiting[s].isOpen() })
+	idle := slices.DeleteFunc(slices.Clone(sources[:len(sources)-quiet]), func(s source) bool { return p.waiting[s].isOpen() })
 	for i, s := range idle {
-		if len(p.ready) > 0 || i == len(idle)-1 {
+		if len(p.ready) > 0 || quiet == 0 && i == len(idle)-1 {
 			break // what waits at the others is empty, so the last one may as well wait, too
 		}
 		if err := p.probe(s); err != nil {

@@ -34,7 +34,7 @@ func TestPullMissingConsumer(t *testing.T) {
 	defer p.close()
 	missing := source{StreamRelay, "nobody"}
 	for _, sources := range [][]source{{missing}, {missing, testSources()[0]}} {
-		_, err := p.next(t.Context(), sources, nil, nil)
+		_, err := p.next(t.Context(), sources, 0, nil, nil)
 		if gone, ok := errors.AsType[*goneError](err); !ok || gone.source != missing {
 			t.Errorf("next at %v: error = %v, want one that names %s", sources, err, missing)
 		}
@@ -52,7 +52,7 @@ func TestPullIsWithdrawn(t *testing.T) {
 		r.asking(jobs.RoleDecode, 2)
 		close(woken)
 	}()
-	if _, err := p.next(t.Context(), sources, woken, nil); !errors.Is(err, errWoken) {
+	if _, err := p.next(t.Context(), sources, 0, woken, nil); !errors.Is(err, errWoken) {
 		t.Fatalf("next: error = %v, want %v", err, errWoken)
 	}
 	if late := p.withdraw(sources[:1]); len(late) != 0 {
@@ -67,7 +67,7 @@ func TestPullIsWithdrawn(t *testing.T) {
 	r.relay(list[0])
 	r.eventually("delivery to the pull that was kept", func() bool { return len(p.msgs) == 1 })
 	for _, j := range list {
-		a, err := p.next(t.Context(), sources, nil, nil)
+		a, err := p.next(t.Context(), sources, 0, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestPullEndsWithContext(t *testing.T) {
 	defer p.close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := p.next(ctx, testSources(), nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.next(ctx, testSources(), 0, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -100,13 +100,13 @@ func TestSilentPull(t *testing.T) {
 		r.asking(jobs.RoleDecode, 2)
 		cancel()
 	}()
-	_, _ = p.next(ctx, testSources(), nil, nil)
+	_, _ = p.next(ctx, testSources(), 0, nil, nil)
 	p.waiting[testSources()[0]].heard = time.Now().Add(-time.Minute)
 	p.dropSilent(time.Now())
 	r.asking(jobs.RoleDecode, 1)
 	j := testJob(jobs.Interactive)
 	r.relay(j)
-	if a, err := p.next(t.Context(), testSources(), nil, nil); err != nil || a.msg == nil {
+	if a, err := p.next(t.Context(), testSources(), 0, nil, nil); err != nil || a.msg == nil {
 		t.Errorf("next: %v", err)
 	}
 }

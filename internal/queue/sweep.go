@@ -20,7 +20,7 @@ func (w *Worker) sweep(ctx context.Context) {
 	defer w.c.nc.RemoveStatusListener(back)
 	for {
 		for _, role := range w.roles() {
-			for _, class := range jobs.Classes {
+			for _, class := range jobs.Tokens(role) {
 				_ = w.c.persist(ctx, "look for messages that were acknowledged", func(ctx context.Context) error {
 					return w.c.sweep(ctx, role, w.cfg.Model, class)
 				}) // else ctx has ended, or the connection

@@ -75,7 +75,7 @@ func streams(t Timing) []jetstream.StreamConfig {
 	return all
 }
 
-// consumer is the one description of the durable that all workers of a role, model and class share.
+// consumer is the one description of the durable that all workers of a role, model and class token share.
 func consumer(t Timing, role jobs.Stage, model string, class jobs.Class) (stream string, cfg jetstream.ConsumerConfig) {
 	cfg = jetstream.ConsumerConfig{
 		Durable:       jobs.ConsumerName(role, model, class),
@@ -148,7 +148,7 @@ func (c *Conn) compareStream(ctx context.Context, want jetstream.StreamConfig) e
 	return streamDrift(have.CachedInfo().Config, want)
 }
 
-// EnsureConsumers creates the durable consumers of a role and model, one for each class, which makes
+// EnsureConsumers creates the durable consumers of a role and model, one for each class and lane, which makes
 // the model known. One that exists with another configuration is reported as a [*DriftError]. It waits as [Conn.EnsureStreams] does.
 func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model string) error {
 	return whileAbsent(ctx, absentLimit, func() error { return c.ensureConsumers(ctx, role, model) })
@@ -156,7 +156,7 @@ func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model strin
 
 func (c *Conn) ensureConsumers(ctx context.Context, role jobs.Stage, model string) error {
 	var errs []error
-	for _, class := range jobs.Classes {
+	for _, class := range jobs.Tokens(role) {
 		stream, want := consumer(c.timing, role, model, class)
 		_, err := c.js.CreateConsumer(ctx, stream, want)
 		if errors.Is(err, jetstream.ErrConsumerExists) {

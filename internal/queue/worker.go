@@ -239,7 +239,7 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 	}
 	w.started = time.Now()
 	w.fleet.begin(w.started)
-	w.intake = intake{w: w}
+	w.intake.w = w
 	if w.cfg.Role == jobs.RolePrefill {
 		slots := func() (int, <-chan struct{}) { view, changed := w.fleet.census(); return view.decodeSlots, changed }
 		w.intake.gates = map[jobs.Class]*gate{
@@ -340,7 +340,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 		if len(classes) < len(jobs.Classes) || w.cfg.Next != nil && w.cfg.Role == jobs.RoleDecode {
 			wake = stirred
 		}
-		a, err := p.next(ctx, sources, wake, moved)
+		a, err := p.next(ctx, sources, w.intake.lanes.quiet(sources), wake, moved)
 		switch {
 		case err == nil:
 			place(a)
@@ -356,16 +356,15 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 
 // takeWhole has a decode worker with a free slot take the next job of the intake, if that is the fastest, and reports whether anything came of it.
 func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival)) bool {
-	from := source{StreamIntake, jobs.ConsumerName(jobs.RolePrefill, w.cfg.Model, jobs.Batch)}
-	_, before := w.line.counts(from)
+	_, before := w.line.counts(laneSource(w.cfg.Model, 0))
 	if free, _ := w.cfg.Slots.Idle(); free <= before {
 		return false
 	}
-	why, take := w.intake.whole(ctx)
-	if !take {
+	lane, why := w.intake.whole(ctx)
+	if lane < 0 {
 		return false
 	}
-	come, err := p.now(from)
+	come, err := p.now(laneSource(w.cfg.Model, lane))
 	for i := range come {
 		come[i].why = why
 	}
@@ -376,17 +375,23 @@ func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival
 	return len(come) > 0
 }
 
-// sources are the consumers to fetch from, in this order, and a channel that is closed when that may
+// sources are the consumers to fetch from, in this order, which ends with the lanes of the intake, and a channel that is closed when that may
 // have changed.
 func (w *Worker) sources(classes []jobs.Class) ([]source, <-chan struct{}) {
 	view, changed := w.fleet.census()
 	var list []source
 	for _, class := range classes {
 		if w.cfg.Role == jobs.RoleDecode {
-			list = append(list, source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, w.cfg.Model, class)})
+			list = append(list, sourceOf(jobs.RoleDecode, w.cfg.Model, class))
 		}
-		if w.cfg.Role == jobs.RolePrefill || view.noPrefill {
-			list = append(list, source{StreamIntake, jobs.ConsumerName(jobs.RolePrefill, w.cfg.Model, class)})
+		switch {
+		case w.cfg.Role == jobs.RoleDecode && !view.noPrefill:
+		case class == jobs.Batch:
+			for _, lane := range w.intake.lanes.order() {
+				list = append(list, laneSource(w.cfg.Model, lane))
+			}
+		default:
+			list = append(list, sourceOf(jobs.RolePrefill, w.cfg.Model, class))
 		}
 	}
 	return list, changed
@@ -413,23 +418,11 @@ func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival
 			place(p.arrived(m)...)
 		case <-withdraw.C:
 			place(p.withdraw(nil)...)
-			w.peek(ctx)
+			if w.cfg.Look != nil && w.cfg.Role == jobs.RolePrefill {
+				w.deliveries.Go(func() { w.peek(ctx) })
+			}
 		}
 	}
-}
-
-// peek shows the next job of the intake to who may prepare for it.
-func (w *Worker) peek(ctx context.Context) {
-	if w.cfg.Look == nil || w.cfg.Role != jobs.RolePrefill {
-		return
-	}
-	w.deliveries.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, peekLimit)
-		defer cancel()
-		if b, err := w.backlog(ctx, jobs.Batch); err == nil && b.Head != nil {
-			w.cfg.Look(ctx, b.Head)
-		}
-	})
 }
 
 // mayFetch waits until a job may be fetched, and says of which classes.
@@ -448,6 +441,10 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 			if classes, err = w.intake.wait(ctx); err != nil {
 				return nil, err
 			}
+		} else if view, _ := w.fleet.census(); view.noPrefill {
+			soon, cancel := context.WithTimeout(ctx, countLimit)
+			_ = w.intake.survey(soon, time.Now().Add(-depthAge)) // else the turns go by what was known before
+			cancel()
 		}
 		paused, err := w.breaker.wait(ctx)
 		if !paused || err != nil {

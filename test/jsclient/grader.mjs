@@ -3,7 +3,7 @@
 //
 // Usage: node grader.mjs MODEL
 
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect, createInbox, deferred, headers } from "@nats-io/transport-node";
 
@@ -18,7 +18,11 @@ const token = (name) => Array.from(new TextEncoder().encode(name), (byte) => {
   return { ".": "~", "/": "+" }[c] ?? "=" + byte.toString(16).toUpperCase().padStart(2, "0");
 }).join("");
 
-const intake = (job) => `jobs.prefill.${token(job.model)}.${job.class}.${job.id}`;
+// Batch jobs wait in the lane of their user, so that users share the machines.
+const lane = (job) => createHash("sha256").update(job.user).digest()[0] % 8;
+const place = (job) => job.class === "batch" && lane(job) > 0 ? `batch-${lane(job)}` : job.class;
+
+const intake = (job) => `jobs.prefill.${token(job.model)}.${place(job)}.${job.id}`;
 const reply = (job) => `results.${token(job.user)}.${token(job.batch)}.${job.id}`;
 const tokens = (job) => `tokens.${token(job.user)}.${token(job.batch)}.${job.id}`;
 
