@@ -13,6 +13,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "real" {
+		realMain(os.Args[2:])
+		return
+	}
 	o := options{fleetDir: "test/fleets", work: os.Stderr}
 	flag.StringVar(&o.fleets, "fleets", "", "fleets by name, separated by commas; all of test/fleets if empty")
 	flag.StringVar(&o.loads, "loads", "", "loads by name; all if empty: "+strings.Join(loadNames(), ","))
