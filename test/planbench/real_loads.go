@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 )
 
@@ -53,11 +52,4 @@ func code(random *rand.Rand, tokens int) string {
 		fmt.Fprintf(&b, "total_%d <- sum(price[%d] * quantity[%d])\n", random.IntN(1000), random.IntN(1000), random.IntN(1000))
 	}
 	return b.String()
-}
-
-// reversed is the list from its end.
-func reversed(list []job) []job {
-	list = slices.Clone(list)
-	slices.Reverse(list)
-	return list
 }

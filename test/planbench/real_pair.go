@@ -77,7 +77,9 @@ func ask(ctx context.Context, e rig.Engine, j job) (text string, err error) {
 }
 
 // share has the engines do the jobs without Tandem: the next one, in order, goes to whichever is free, as behind a load balancer.
-func (p *pair) share(ctx context.Context, list []job) (*realOutcome, error) {
+// Each is asked so many times, and the last text counts.
+func (p *pair) share(ctx context.Context, list []job, times int) (*realOutcome, error) {
+	cpu := p.cpu()
 	texts, begun, next := make([]string, len(list)), make([]int, len(p.list)), atomic.Int64{}
 	start := time.Now()
 	err := each(len(p.list), false, func(e int) (err error) {
@@ -87,12 +89,15 @@ func (p *pair) share(ctx context.Context, list []job) (*realOutcome, error) {
 				return nil
 			}
 			begun[e]++
-			if texts[i], err = ask(ctx, p.list[e], list[i]); err != nil {
-				return fmt.Errorf("job %s: %w", list[i].CustomID, err)
+			for range times {
+				if texts[i], err = ask(ctx, p.list[e], list[i]); err != nil {
+					return fmt.Errorf("job %s: %w", list[i].CustomID, err)
+				}
 			}
 		}
 	})
 	o := &realOutcome{Seconds: time.Since(start).Seconds(), Ways: map[string]int{}, texts: map[string]string{}}
+	o.CPU = p.cpu().since(cpu)
 	for e, n := range begun {
 		o.Ways["whole on "+p.list[e].Name()] = n
 	}
@@ -132,10 +137,14 @@ func (p *pair) startRealWorker(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
+	level := "info"
+	if p.traceDir != "" {
+		level = "debug"
+	}
 	p.workers[i], err = host.Start(host.Spec{
 		Name: "worker-" + role, Program: p.programs.Path(role + "-worker"), Env: []string{"HOME=" + dir}, Dir: dir, Log: filepath.Join(dir, "worker.log"),
 		Args: append(p.list[i].Flags(url),
-			"--nats", nats, "--model", realModel, "--machine", role, "--state-dir", dir, "--http", "127.0.0.1:0", "--log-format", "text", "--log-level", "debug"),
+			"--nats", nats, "--model", realModel, "--machine", role, "--state-dir", dir, "--http", "127.0.0.1:0", "--log-format", "text", "--log-level", level),
 	})
 	if err != nil {
 		return err
@@ -145,11 +154,12 @@ func (p *pair) startRealWorker(ctx context.Context, i int) error {
 
 // through has Tandem do the jobs.
 func (p *pair) through(ctx context.Context, plan string, list []job) (*realOutcome, error) {
+	cpu := p.cpu()
 	b, err := p.submit(ctx, "run", plan, list)
 	if err != nil {
 		return nil, err
 	}
-	o := &realOutcome{Seconds: b.end.Sub(b.begin).Seconds(), Ways: b.methods(), texts: map[string]string{}}
+	o := &realOutcome{Seconds: b.end.Sub(b.begin).Seconds(), Ways: b.methods(), CPU: p.cpu().since(cpu), texts: map[string]string{}}
 	for _, r := range b.results {
 		o.texts[r.CustomID] = r.Text
 		switch {
@@ -163,6 +173,34 @@ func (p *pair) through(ctx context.Context, plan string, list []job) (*realOutco
 		o.Wrong = append(o.Wrong, fmt.Sprintf("%d results of %d jobs", len(b.results), len(list)))
 	}
 	return o, nil
+}
+
+// cpuTimes are seconds that programs have computed.
+type cpuTimes struct {
+	Engines []float64 `json:"engines"`
+	Tandem  float64   `json:"tandem"` // NATS and the workers
+}
+
+func (p *pair) cpu() (c cpuTimes) {
+	for _, e := range p.list {
+		c.Engines = append(c.Engines, cpuSeconds(e.Pid()))
+	}
+	if p.tandem != nil {
+		groups := []int{p.nats.Process().Pid()}
+		for _, w := range p.workers {
+			groups = append(groups, w.Pid())
+		}
+		c.Tandem = cpuSeconds(groups...)
+	}
+	return c
+}
+
+func (c cpuTimes) since(before cpuTimes) cpuTimes {
+	for i := range c.Engines {
+		c.Engines[i] -= before.Engines[i]
+	}
+	c.Tandem -= before.Tandem
+	return c
 }
 
 func (p *pair) stop() (err error) {
