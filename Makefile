@@ -95,6 +95,10 @@ bench-class: build engines ## a class of 60 notebooks of realistic size, the sub
 bench-plans: ## every plan, two whole machines and the lower bound, on each fleet and load, over paced engines, six loads at once: 75 minutes, on an idle machine with two processors (PLANS="--fleets spark-mac-qwen --jobs 16": 5)
 	go run ./test/planbench $(PLANS)
 
+.PHONY: bench-real-plans
+bench-real-plans: engines ## plans and two whole engines, on two real llama-servers and two real Ollamas, three loads, and whether texts are the engine's own: 25 minutes, on an idle machine (PLANS="--rounds 3": more often)
+	go run ./test/planbench real $(PLANS)
+
 .PHONY: faults
 faults: engines ## kill, freeze, cut off and starve every part under load, and judge what became of each job: 10 minutes, on an idle machine (FAULTS="--seed 2 --share 0.1": another, shorter one)
 	go run ./test/faults $(FAULTS)

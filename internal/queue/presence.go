@@ -55,14 +55,24 @@ type Presence struct {
 // Live reports whether the worker takes jobs now or will in a moment.
 func (p Presence) Live() bool { return p.State == StateReady || p.State == StateLoading }
 
-// age has what the worker runs go on for so long since it said so.
+// age has what the worker runs go on for so long since it said so. A job that ought to have ended, and of whose end nobody has heard, goes on for a while: to
+// think that it ends at any moment would have others wait for it, and look again and again.
 func (p *Presence) age(d time.Duration) {
 	p.Running = slices.Clone(p.Running)
 	for i := range p.Running {
 		r := &p.Running[i]
-		r.EndsSeconds, r.FirstSeconds = max(0, r.EndsSeconds-d.Seconds()), max(0, r.FirstSeconds-d.Seconds())
+		r.FirstSeconds = max(0, r.FirstSeconds-d.Seconds())
+		if r.EndsSeconds -= d.Seconds(); r.EndsSeconds < 0 {
+			r.EndsSeconds = -r.EndsSeconds * lateShare
+			if r.Ahead { // it waits, with its KV state
+				r.EndsSeconds = 0
+			}
+		}
 	}
 }
+
+// lateShare is for how long a late job goes on, as a share of how late it is.
+const lateShare = 0.25
 
 // presenceKey is where a worker's presence is kept: <role>.<model>.<worker>.
 func presenceKey(role jobs.Stage, model, worker string) string {

@@ -102,10 +102,10 @@ func TestRecentPresence(t *testing.T) {
 
 // What a worker said that it runs has gone on since; the record itself stays as it is.
 func TestAge(t *testing.T) {
-	said := Presence{Running: []jobs.Running{{EndsSeconds: 10, FirstSeconds: 2}, {EndsSeconds: 1, HandsOver: true}}}
+	said := Presence{Running: []jobs.Running{{EndsSeconds: 10, FirstSeconds: 2}, {EndsSeconds: 1, HandsOver: true}, {EndsSeconds: 1, Ahead: true}}}
 	p := said
 	p.age(4 * time.Second)
-	if want := []jobs.Running{{EndsSeconds: 6}, {HandsOver: true}}; !slices.Equal(p.Running, want) {
+	if want := []jobs.Running{{EndsSeconds: 6}, {EndsSeconds: 3 * lateShare, HandsOver: true}, {Ahead: true}}; !slices.Equal(p.Running, want) {
 		t.Errorf("running %+v, want %+v", p.Running, want)
 	}
 	if said.Running[0].EndsSeconds != 10 {

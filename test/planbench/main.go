@@ -1,6 +1,7 @@
 // Command planbench compares the plans of Tandem with two whole machines behind a load balancer, and all of them with a lower bound, on fleets of machines
 // that nobody needs to have: the real submitter, workers and nats-server run as processes over engines that take as long as tables say. It prints the
-// tables of docs/MEASUREMENTS.md; `make bench-plans` runs it, and fails if a goal is missed.
+// tables of docs/MEASUREMENTS.md; `make bench-plans` runs it, and fails if a goal is missed. With the word real first it does the same with pairs of real
+// engines; `make bench-real-plans` runs that.
 package main
 
 import (
@@ -13,6 +14,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "real" {
+		realMain(os.Args[2:])
+		return
+	}
 	o := options{fleetDir: "test/fleets", work: os.Stderr}
 	flag.StringVar(&o.fleets, "fleets", "", "fleets by name, separated by commas; all of test/fleets if empty")
 	flag.StringVar(&o.loads, "loads", "", "loads by name; all if empty: "+strings.Join(loadNames(), ","))

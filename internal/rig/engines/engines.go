@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tandem/internal/rig/host"
+	"tandem/internal/tinymodel"
 )
 
 // Engine is one engine process on a port that stays the same over restarts.
@@ -26,6 +27,8 @@ type Engine interface {
 	// run from an empty cache, and that of one whose prompt but the last token was cached. They are the same, since the engines compute one token at a time, but
 	// for a sliding window once prompt and answer together have more tokens than its cache (256). Nothing else may use the engine meanwhile.
 	Ask(ctx context.Context, job []byte) ([]string, error)
+	// Answer has the engine generate by itself, in one request as of a client of its own, with whatever is in its cache. It may be called several times at once.
+	Answer(ctx context.Context, job []byte) (string, error)
 }
 
 // Options describe an engine.
@@ -39,4 +42,9 @@ type Options struct {
 	Programs *host.Programs // noop and paced only: with noopengine and pacedserver
 	Fleet    string         // paced only: a file such as those of test/fleets
 	Machine  string         // paced only: of the fleet
+	// Specs are the real engines' models, by name; those that are not in it are small ones.
+	Specs map[string]tinymodel.Spec
+	// Batches has a real engine compute prompts as it does by default, many tokens at a time, which is faster. Then what happens to be cached changes the last
+	// digits, and there is no one right text.
+	Batches bool
 }

@@ -194,7 +194,11 @@ func TestAskTakesEveryKindOfJob(t *testing.T) {
 				`"prompt": "Is that good?", "think": "high", "plan": "local", "deadline": "2030-01-02T12:00:00Z"`,
 				`"prompt": "Is this good?", "format": {"type": "object", "properties": {"good": {"enum": ["yes", "no"]}}, "required": ["good"], "additionalProperties": false}`,
 			} {
-				text := asked(t, e, []byte(`{"v": 1, "model": "`+tt.model+`", "options": {"temperature": 0, "num_predict": 16, "num_ctx": 100}, `+fields+`}`))
+				job := []byte(`{"v": 1, "model": "` + tt.model + `", "options": {"temperature": 0, "num_predict": 16, "num_ctx": 100}, ` + fields + `}`)
+				text := asked(t, e, job)
+				if answer, err := e.Answer(t.Context(), job); err != nil || answer != text {
+					t.Errorf("Answer: %q, %v; want %q, as of Ask", answer, err, text)
+				}
 				if before, ok := seen[text]; ok {
 					t.Errorf("%s and %s have the same text", before, fields)
 				}

@@ -35,7 +35,7 @@ func StartLlamaServer(ctx context.Context, o Options) (Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start engine %s: %w", o.Name, err)
 	}
-	model, err := standin.ModelFile("", spec(o.Models[0]))
+	model, err := standin.ModelFile("", o.spec(o.Models[0]))
 	if err != nil {
 		return nil, fmt.Errorf("start engine %s: %w", o.Name, err)
 	}
@@ -74,7 +74,10 @@ func (e *llamaServer) arguments(ctx context.Context, program, model string) ([]s
 		"--parallel", strconv.Itoa(o.Slots), "--ctx-size", strconv.Itoa(o.NumCtx * o.Slots), // which is divided by the number of slots
 		"--threads", "1", "--flash-attn", "on", "--slot-save-path", e.slotDir,
 	}
-	for _, each := range []string{oneByOne, "--no-kv-unified", "--cache-ram 0", "--no-cache-idle-slots", "--no-context-shift", "--jinja", "--slots", "--metrics", "--no-webui"} {
+	if !o.Batches {
+		args = append(args, strings.Fields(oneByOne)...)
+	}
+	for _, each := range []string{"--no-kv-unified", "--cache-ram 0", "--no-cache-idle-slots", "--no-context-shift", "--jinja", "--slots", "--metrics", "--no-webui"} {
 		flag := strings.Fields(each)
 		if bytes.Contains(help, []byte(flag[0])) {
 			args = append(args, flag...)
@@ -104,6 +107,24 @@ func (e *llamaServer) Ask(ctx context.Context, job []byte) ([]string, error) {
 		return nil, fmt.Errorf("ask engine %s: %w", e.Name(), err)
 	}
 	return distinct(texts), nil
+}
+
+func (e *llamaServer) Answer(ctx context.Context, job []byte) (string, error) {
+	q, err := e.read(job)
+	if err != nil {
+		return "", err
+	}
+	var tokens []int32
+	if len(q.Format) > 0 { // else no client would ask for them
+		if tokens, err = e.tokens(ctx, q); err != nil {
+			return "", fmt.Errorf("ask engine %s: %w", e.Name(), err)
+		}
+	}
+	text, err := e.answer(ctx, q, tokens, true)
+	if err != nil {
+		return "", fmt.Errorf("ask engine %s: %w", e.Name(), err)
+	}
+	return text, nil
 }
 
 func (e *llamaServer) texts(ctx context.Context, q question) (texts []string, err error) {

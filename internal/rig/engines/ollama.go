@@ -53,7 +53,7 @@ func StartOllama(ctx context.Context, o Options) (Engine, error) {
 		return nil, err
 	}
 	programs, err := standin.Find(ctx, standin.Options{})
-	if err == nil {
+	if err == nil && !o.Batches {
 		programs.LlamaServer, err = s.oneByOne(programs.LlamaServer)
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func StartOllama(ctx context.Context, o Options) (Engine, error) {
 	e := &ollama{server: s}
 	serve := standin.OllamaOptions{Engines: programs, Dir: s.options.Dir, Models: map[string]tinymodel.Spec{}, Port: s.port, NumParallel: s.options.Slots}
 	for _, model := range o.Models {
-		serve.Models[model] = spec(model)
+		serve.Models[model] = o.spec(model)
 	}
 	s.run = func(ctx context.Context) (process, error) {
 		p, err := standin.StartOllama(ctx, serve)
@@ -88,7 +88,10 @@ func (s *server) oneByOne(llamaServer string) (string, error) {
 
 // spec is the small model that takes a model's place: in its shape if it has one, else a plain one of its own, because
 // an Ollama takes two names of one file for one model.
-func spec(model string) tinymodel.Spec {
+func (o Options) spec(model string) tinymodel.Spec {
+	if spec, ok := o.Specs[model]; ok {
+		return spec
+	}
 	if spec, ok := standin.Models()[model]; ok {
 		return spec
 	}
@@ -165,23 +168,39 @@ func (e *ollama) Ask(ctx context.Context, job []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, body := e.request(q)
 	var texts []string
 	for range 2 {
-		var a struct {
-			Response string
-			Message  turn
-			Done     bool
+		text, err := e.answer(ctx, q)
+		if err != nil {
+			return nil, err
 		}
-		if err := e.fetch(ctx, path, body, &a); err != nil {
-			return nil, fmt.Errorf("ask engine %s: %w", e.Name(), err)
-		}
-		if !a.Done {
-			return nil, fmt.Errorf("ask engine %s: it gave up in mid answer (done is false)", e.Name())
-		}
-		texts = append(texts, a.Response+a.Message.Content)
+		texts = append(texts, text)
 	}
 	return distinct(texts), nil
+}
+
+func (e *ollama) Answer(ctx context.Context, job []byte) (string, error) {
+	q, err := e.read(job)
+	if err != nil {
+		return "", err
+	}
+	return e.answer(ctx, q)
+}
+
+func (e *ollama) answer(ctx context.Context, q question) (string, error) {
+	path, body := e.request(q)
+	var a struct {
+		Response string
+		Message  turn
+		Done     bool
+	}
+	if err := e.fetch(ctx, path, body, &a); err != nil {
+		return "", fmt.Errorf("ask engine %s: %w", e.Name(), err)
+	}
+	if !a.Done {
+		return "", fmt.Errorf("ask engine %s: it gave up in mid answer (done is false)", e.Name())
+	}
+	return a.Response + a.Message.Content, nil
 }
 
 // request is a question for Ollama's API, with everything set that a worker sets too: another value of num_ctx, num_thread
