@@ -45,7 +45,7 @@ func (s *system) submit(name string, n, predict int) *batch {
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		s.Fatal(err)
 	}
-	b.submitter = s.start(s.grader, s.programs.tandem.Path("submitter"), "batch", file, "--out", b.out, "--batch", name)
+	b.submitter = s.start(s.grader, s.programs.tandem.Path("submitter"), "batch", file, "--plan", "disaggregated", "--out", b.out, "--batch", name)
 	return b
 }
 

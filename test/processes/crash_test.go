@@ -148,7 +148,7 @@ func TestNATSLost(t *testing.T) {
 			s.worker(jobs.RoleDecode, "decode", d.URL())
 			const n = 12
 			dir := filepath.Join(s.home, "results")
-			call := s.submitter("batch", s.batchFile(n), "--out", dir)
+			call := s.submitter("batch", s.batchFile(n), "--plan", "disaggregated", "--out", dir)
 			s.called(d, 4)
 			lose(s.nats)
 			s.restartNATS()
@@ -167,7 +167,7 @@ func TestSubmitterKilled(t *testing.T) {
 	s.worker(jobs.RoleDecode, "decode", d.URL())
 	const n = 30
 	dir := filepath.Join(s.home, "results")
-	batch := []string{"batch", s.batchFile(n), "--out", dir}
+	batch := []string{"batch", s.batchFile(n), "--plan", "disaggregated", "--out", dir}
 
 	// While it submits.
 	published := s.publishing("jobs.prefill.>")

@@ -36,7 +36,7 @@ func TestRollingRestart(t *testing.T) {
 		begin(p)
 	}
 	dir := filepath.Join(s.home, "results")
-	batch := s.submitter("batch", s.batchFile(n), "--out", dir)
+	batch := s.submitter("batch", s.batchFile(n), "--plan", "disaggregated", "--out", dir)
 	ended := s.publishing("results.>")
 	for range rounds {
 		for _, p := range places {

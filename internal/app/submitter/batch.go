@@ -31,7 +31,7 @@ type batchCmd struct {
 	Resume   bool          `help:"Go on with the batch that DIR holds."`
 	SkipBad  bool          `name:"skip-bad" help:"Leave broken lines out instead of refusing the file."`
 	Batch    string        `placeholder:"NAME" help:"Name of the batch (default: the file's name and a random end)."`
-	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"Plan of jobs that name none: disaggregated, local or auto."`
+	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"Plan of jobs that name none: auto (default), what is fastest; disaggregated; or local."`
 	Class    jobs.Class    `enum:"interactive,batch" default:"batch" placeholder:"CLASS" help:"interactive jobs run before batch ones (default ${default})."`
 	Timeout  time.Duration `placeholder:"TIME" help:"How long to wait; the jobs live on (default: until all are done)."`
 	Deadline time.Duration `placeholder:"TIME" help:"After this time from now no job must run any more."`

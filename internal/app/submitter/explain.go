@@ -76,6 +76,7 @@ func (c *explainCmd) batch(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	b.setPlan(s, list)
 	return s.printEstimate(estimateBatch(nil, list))
 }
 

@@ -34,7 +34,7 @@ type gradeCmd struct {
 	NoModels bool   `name:"no-models" help:"Only the checks that need no model; every grade is a range then."`
 
 	Direct   string        `placeholder:"URL" env:"TANDEM_DIRECT" help:"Grade with this one Ollama, without the pipeline."`
-	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"disaggregated (default), local or auto."`
+	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local."`
 	Class    jobs.Class    `enum:"interactive,batch" default:"batch" placeholder:"CLASS" help:"interactive jobs run before batch ones (default ${default})."`
 	Timeout  time.Duration `placeholder:"TIME" help:"How long to wait; the jobs live on (default: until all are done)."`
 	Deadline time.Duration `placeholder:"TIME" help:"After this time from now no job must run any more."`
