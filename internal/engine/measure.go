@@ -71,10 +71,14 @@ func (m *measurement) run(ctx context.Context, slots int) error {
 	if err != nil {
 		return err
 	}
-	if m.quick(shortTokens) {
-		if c, err = m.one(ctx, m.bytes(shortTokens), !m.quick(longTokens)); err != nil {
-			return err
-		}
+	switch {
+	case m.quick(shortTokens):
+		c, err = m.one(ctx, m.bytes(shortTokens), !m.quick(longTokens))
+	case m.quick(c.PromptTokens):
+		c, err = m.one(ctx, size, true)
+	}
+	if err != nil {
+		return err
 	}
 	m.take(c) // a first request may be slower than others, so it counts only if there is no other
 	if slots > 1 {

@@ -175,7 +175,8 @@ func TestMeasureSlowEngines(t *testing.T) {
 		within          time.Duration
 	}{
 		"fast":                {50_000, 500, 8192, 1, "generate generate prefill decode", time.Second},
-		"small context":       {50_000, 500, 550, 1, "generate", 100 * time.Millisecond},
+		"small context":       {50_000, 500, 550, 1, "generate prefill decode", 150 * time.Millisecond},
+		"slow":                {80, 10, 8192, 1, "generate prefill decode", 8 * time.Second},
 		"no state of a short": {200, 20, 8192, 1, "generate prefill decode", 6 * time.Second},
 		"a processor":         {30, 3, 8192, 2, "generate generate generate", 12 * time.Second},
 		"hardly running":      {1, 1, 8192, 1, "generate", 20 * time.Second},
