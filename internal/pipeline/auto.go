@@ -11,16 +11,26 @@ import (
 
 // decide chooses the way of a job with plan auto that this prefill worker has fetched, by what is known at this moment of this machine, of the
 // decode workers and of what else there is to do, and says why.
-func (s *Stage) decide(ctx context.Context, t *jobs.Task) (engine.Way, string) {
-	j := t.Job
+func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why string) {
 	peers := s.workers()
-	q, size := s.question(ctx, j, peers)
-	d := engine.Decide(q)
-	s.seen.note(j.ID, size)
+	q, size := s.question(ctx, t.Job, peers)
+	s.seen.note(t.Job.ID, size)
 	relay := 0
 	if t.Relay != nil {
 		relay = t.Relay(ctx)
 	}
+	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
+	defer s.deciding.Unlock()
+	s.running.arrived(t.Job.ID)
+	if way, why = s.wayOf(t, q, size, relay, peers); way != engine.WayDecode {
+		s.foresee(t, way == engine.WayHandover, false)
+	}
+	return way, why
+}
+
+// wayOf is what decide says.
+func (s *Stage) wayOf(t *jobs.Task, q engine.Question, size engine.Size, relay int, peers []engine.Peer) (engine.Way, string) {
+	j, d := t.Job, engine.Decide(q)
 	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
@@ -122,26 +132,35 @@ func (s *Stage) yield(t *jobs.Task) {
 
 // foresee notes how a task will probably go on, now that its way is known.
 func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
-	size := s.size(t.Job)
-	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().Mover)}
-	bytes := engine.SpeedsOf(t.Job.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
+	state := int64(0)
 	if restores {
-		bytes = float64(t.Handover.State.Bytes)
+		state = t.Handover.State.Bytes
 	}
-	times := self.Times(t.Job.Model, "", size, bytes)
-	c := course{before: times.Prompt, hands: hands, relayed: !t.Intake}
-	if engine.PrefixKey(engine.RequestOf(t.Job)) != "" && s.prefixes.Held()[engine.PrefixKey(engine.RequestOf(t.Job))] == 0 {
+	c := s.course(t.Job, hands, state)
+	c.relayed = !t.Intake
+	s.running.begin(t, c)
+}
+
+// course is how a job will probably go on if it begins now: computed and handed over; from a KV state of so many bytes, unless that is 0; or whole.
+func (s *Stage) course(j *jobs.Job, hands bool, state int64) course {
+	size := s.size(j)
+	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().Mover)}
+	bytes := float64(state)
+	if state == 0 {
+		bytes = engine.SpeedsOf(j.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
+	}
+	times := self.Times(j.Model, "", size, bytes)
+	c := course{before: s.running.prompts(), hands: hands}
+	if state > 0 {
+		c.before += times.Restore
+	} else if c.before += times.Prompt; size.Key != "" && s.prefixes.Held()[size.Key] == 0 {
 		c.before += times.Prefix
 	}
-	switch {
-	case hands:
+	if hands {
 		c.before += times.Save
-	case restores:
-		c.before = times.Restore
-		fallthrough
-	default:
-		c.tokens = float64(size.Generated)
-		c.perSecond = c.tokens / max(times.Generate[min(s.slotCount(), s.running.busy()+1)-1], 1e-9)
+		return c
 	}
-	s.running.begin(t, c)
+	c.tokens = float64(size.Generated)
+	c.perSecond = c.tokens / max(times.Generate[min(s.slotCount(), s.running.busy()+1)-1], 1e-9)
+	return c
 }

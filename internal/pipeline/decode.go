@@ -61,7 +61,12 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 	if t.Stage == jobs.StageDecode { // also of one that a prefill worker sent on for that
 		s.yield(t)
 	}
-	s.foresee(t, false, false)
+	if t.Stage != jobs.StagePrefill { // else decide has
+		if t.Intake {
+			s.running.arrived(t.Job.ID)
+		}
+		s.foresee(t, false, false)
+	}
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {
 		return jobs.Outcome{}, err

@@ -35,6 +35,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	case best.Action == schedule.Wait, best.Action == schedule.Continue:
 		return jobs.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
+	s.running.expect(b.Head.ID, s.course(b.Head, best.Action == schedule.HandOver, 0))
 	return jobs.Choice{Take: true, Why: s.way(best, options, b.Intake)}
 }
 

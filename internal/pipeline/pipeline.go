@@ -6,6 +6,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"tandem/internal/engine"
@@ -40,6 +41,7 @@ type Stage struct {
 	prefixes *engine.Prefixes
 	running  running
 	seen     seen
+	deciding sync.Mutex
 }
 
 // Config describes a [Stage].

@@ -26,8 +26,9 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 		case engine.WayPrefill:
 			return s.whole(ctx, t, why)
 		}
+	default:
+		s.foresee(t, true, false)
 	}
-	s.foresee(t, true, false)
 
 	bytes, denied := s.mayExport(t.Job)
 	req := s.request(t, fileTime(bytes))

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"iter"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +14,15 @@ import (
 type running struct {
 	changed func() // called, without the lock, when others should hear of it
 
-	mu    sync.Mutex
-	tasks map[*jobs.Task]*course
+	mu       sync.Mutex
+	tasks    map[*jobs.Task]*course
+	expected []expected // jobs that this worker is about to fetch, in order
+}
+
+// expected is a job that this worker has chosen to fetch.
+type expected struct {
+	job string
+	course
 }
 
 // course is how one task goes on, as far as it was foreseen.
@@ -42,6 +51,58 @@ func (r *running) begin(t *jobs.Task, c course) {
 	r.tasks[t] = &c
 	r.mu.Unlock()
 	r.changed()
+}
+
+// expectation is for how long a job counts that was to be fetched: another worker may have been faster.
+const expectation = time.Second
+
+// expect notes a job that this worker has chosen to fetch: when it chooses again, for its next slot, it shall not believe that this one is free.
+func (r *running) expect(job string, c course) {
+	now := time.Now()
+	c.began, c.said = now, c.ends(now)
+	r.mu.Lock()
+	r.expected = append(slices.DeleteFunc(r.expected, func(e expected) bool { return e.job == job || now.Sub(e.began) > expectation }), expected{job, c})
+	r.mu.Unlock()
+	r.changed()
+}
+
+// arrived forgets that a job was expected, or, if it was not, the one in whose place it came: others were faster.
+func (r *running) arrived(job string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.expected, func(e expected) bool { return e.job == job })
+	if i = max(i, 0); i < len(r.expected) {
+		r.expected = slices.Delete(r.expected, i, i+1)
+	}
+}
+
+// prompts is for how many seconds the engine is at the prompts that it has, which it computes one after the other.
+func (r *running) prompts() (left float64) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.courses(now) {
+		if c.first.IsZero() && !c.waits && !c.hops {
+			left = max(left, c.computed(now).Sub(now).Seconds())
+		}
+	}
+	return left
+}
+
+// courses are those of all that runs or is about to. The lock must be held.
+func (r *running) courses(now time.Time) iter.Seq[*course] {
+	return func(yield func(*course) bool) {
+		for _, c := range r.tasks {
+			if !yield(c) {
+				return
+			}
+		}
+		for i := range r.expected {
+			if c := &r.expected[i].course; now.Sub(c.began) <= expectation && !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 // wait notes a task that waits for a slot, and that its KV state will be here in so many seconds.
@@ -178,7 +239,7 @@ func (r *running) list() []jobs.Running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []jobs.Running
-	for _, c := range r.tasks {
+	for c := range r.courses(now) {
 		if c.hops {
 			list = append(list, jobs.Running{HandsOver: true, Ahead: true})
 			continue

@@ -64,6 +64,33 @@ func TestRunning(t *testing.T) {
 	})
 }
 
+// What was chosen for one slot counts when the next one is filled, until the job is here; and an engine computes one prompt after the other.
+func TestExpected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &running{changed: func() {}, tasks: map[*jobs.Task]*course{}}
+		want := func(n int, prompts float64) {
+			t.Helper()
+			if got, left := r.busy(), r.prompts(); got != n || math.Abs(left-prompts) > 0.01 {
+				t.Errorf("%d run, prompts are computed for %v s, want %d for %v s", got, left, n, prompts)
+			}
+		}
+		r.expect("a", course{before: 4, tokens: 100, perSecond: 10})
+		r.expect("b", course{before: 8, hands: true})
+		want(2, 8)
+		r.arrived("b")
+		want(1, 4)
+		r.begin(new(jobs.Task), course{before: 8, hands: true})
+		want(2, 8)
+		r.arrived("another, instead of a")
+		want(1, 8)
+		r.expect("c", course{before: 12})
+		time.Sleep(expectation + time.Millisecond) // somebody else has it
+		want(1, 7)
+		r.expect("d", course{before: 9})
+		want(2, 9)
+	})
+}
+
 // A job that is looked at again and again counts once.
 func TestSeen(t *testing.T) {
 	var s seen

@@ -25,6 +25,7 @@ type fleet struct {
 
 	mu      sync.Mutex
 	seen    map[string]sighting // by the key of the presence
+	heard   time.Time           // when one of the others was heard last
 	alone   time.Time           // since when there is no live prefill worker; zero while there is one
 	view    census
 	changed chan struct{} // closed and replaced when view changes
@@ -111,8 +112,18 @@ func (f *fleet) note(key string, p *Presence, now time.Time) {
 	} else {
 		f.seen[key] = sighting{*p, now}
 	}
+	if key != f.self {
+		f.heard = now
+	}
 	f.count(now)
 	f.stirLocked()
+}
+
+// lastHeard is when one of the others was heard last.
+func (f *fleet) lastHeard() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.heard
 }
 
 // expire forgets who was silent for too long.

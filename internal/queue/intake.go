@@ -33,8 +33,9 @@ type intake struct {
 	autos atomic.Int64 // batch jobs in the next of which plan auto is looked for; see saw
 
 	declined [jobs.Lanes]decline
-	again    *time.Timer   // a prefill worker's, whose gate is closed
+	again    *time.Timer   // a prefill worker's, whose gate is closed, or a decode worker's that waits for others to choose
 	pause    time.Duration // before the gates are looked at again that were closed
+	hushed   time.Time     // since when a decode worker has waited for others to choose; zero if it does not
 }
 
 // decline is the job of a lane that was left to others last.
@@ -214,12 +215,40 @@ func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || i.autos.Load() <= 0 && free < w.cfg.Slots.Size() {
 		return -1, ""
 	}
+	if free > 1 && i.hush() {
+		return -1, ""
+	}
 	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 {
 		return -1, ""
 	}
 	view, _ := w.fleet.census()
 	lane, why, _ = i.pick(ctx, view.noPrefill) // then other jobs are here to be taken as well, in their turn
 	return lane, why
+}
+
+// A decode worker with several free slots waits before it takes whole requests until nothing was heard of others for a moment, though not for long: when a class arrives, or several jobs
+// end at once, prefill workers choose first, and what they have chosen is known to it.
+const (
+	hush        = 30 * time.Millisecond
+	longestHush = 200 * time.Millisecond
+)
+
+// hush reports whether to wait, and has it asked again.
+func (i *intake) hush() bool {
+	now := time.Now()
+	wait := hush - now.Sub(i.w.fleet.lastHeard())
+	if wait <= 0 || !i.hushed.IsZero() && now.Sub(i.hushed) > longestHush {
+		i.hushed = time.Time{}
+		return false
+	}
+	if i.hushed.IsZero() {
+		i.hushed = now
+	}
+	if i.again != nil {
+		i.again.Stop()
+	}
+	i.again = time.AfterFunc(wait, i.w.fleet.stir)
+	return true
 }
 
 // relayed counts the batch jobs that wait for a decode worker and that none has yet; none if the server does not say.
