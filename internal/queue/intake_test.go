@@ -171,6 +171,52 @@ func TestDecodeTakesWholeRequests(t *testing.T) {
 	r.results(busy, other, auto)
 }
 
+// While the KV state of the next job is on its way, the slot that it will have may be used for a whole request.
+func TestWholeWhileAStateComes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first, handed, whole := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch, planned)
+	hold, busy, state := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	r.startPrefill(1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		if task.Job.ID == whole.ID {
+			t.Error("the prefill worker got the job that was for the decode worker")
+		}
+		return passOn(ctx, task)
+	}, func(c *WorkerConfig) { c.Next = leave })
+	ran := make(chan string, 4)
+	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		if task.Job.ID == first.ID {
+			close(busy)
+			<-hold
+		}
+		ran <- task.Job.ID
+		return answer(ctx, task)
+	}, func(c *WorkerConfig) {
+		c.Next, c.Ahead = take, 1
+		c.Prepare = func(ctx context.Context, task *jobs.Task) func() {
+			if task.Job.ID == handed.ID {
+				select {
+				case <-state:
+				case <-ctx.Done():
+				}
+			}
+			return func() {}
+		}
+	})
+	r.submit(first)
+	<-busy
+	r.submit(handed)
+	r.eventually("the second waits at the decode worker", func() bool { return r.unacknowledged(jobs.RoleDecode) == 2 })
+	r.submit(whole)
+	close(hold)
+	r.result(whole)
+	close(state)
+	r.results(first, handed, whole)
+	if got, want := []string{<-ran, <-ran, <-ran}, []string{first.ID, whole.ID, handed.ID}; !slices.Equal(got, want) {
+		t.Errorf("ran %s, want %s", got, want)
+	}
+}
+
 // A prefill worker takes jobs of plan auto beyond what its gate lets pass, if that is chosen, and leaves them if not; others wait for the gate.
 func TestPrefillChooses(t *testing.T) {
 	t.Parallel()

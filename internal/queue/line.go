@@ -75,6 +75,19 @@ func (l *line) count(s source) (same, before int) {
 	return same, before
 }
 
+// claims is how many slots are for those in the line rather than for a job of the source that could begin at once: all that go before it but those of its
+// class whose KV states are still on their way.
+func (l *line) claims(s source) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.turns {
+		if t.from.rank() < s.rank() || t.from.rank() == s.rank() && (t.ready || t.from.stream != StreamRelay) {
+			n++
+		}
+	}
+	return n
+}
+
 // first is who waits at the head of the line; nil if nobody does.
 func (l *line) first() *turn {
 	l.mu.Lock()

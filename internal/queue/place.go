@@ -34,6 +34,9 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 // admit gives a delivery a slot, or a turn if none is free for it; or it has no place here.
 func (w *Worker) admit(ctx context.Context, d *delivery) bool {
 	same, before := w.line.counts(d.from)
+	if d.why != "" { // chosen for a slot that nobody could use yet
+		before = w.line.claims(d.from)
+	}
 	free, _ := w.cfg.Slots.Idle()
 	if free <= before && w.mayWait(d.from, same) {
 		if w.able(ctx) != nil {

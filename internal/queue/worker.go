@@ -356,8 +356,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 
 // takeWhole has a decode worker with a free slot take the next job of the intake, if that is the fastest, and reports whether anything came of it.
 func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival)) bool {
-	_, before := w.line.counts(laneSource(w.cfg.Model, 0))
-	if free, _ := w.cfg.Slots.Idle(); free <= before {
+	if free, _ := w.cfg.Slots.Idle(); free <= w.line.claims(laneSource(w.cfg.Model, 0)) {
 		return false
 	}
 	lane, why := w.intake.whole(ctx)
