@@ -28,7 +28,7 @@ func autoMutants() []Mutant {
 			Name:  "left to others for ever",
 			Lacks: "the end of leaving a job to others",
 			Fault: []host.Edit{{File: fileOutlook, Old: "\tif b.Head == nil {\n\t\treturn jobs.Choice{}\n\t}\n", New: "\tif b.Head != nil || s == nil {\n\t\treturn jobs.Choice{Again: time.Second}\n\t}\n"}},
-			Edits: []host.Edit{{File: fileIntake, Old: "case now.After(i.until):", New: "case now.After(i.until) && false:"}},
+			Edits: []host.Edit{{File: fileIntake, Old: "case now.After(last.until):", New: "case now.After(last.until) && false:"}},
 			Plan:  leftOver,
 			Rule:  check.Left,
 		},
@@ -36,7 +36,7 @@ func autoMutants() []Mutant {
 			Name:  "jobs of other plans taken whole",
 			Lacks: "the look of a decode worker at the plan of the next job of the intake; and that at the one which it got, which would be handed back",
 			Edits: []host.Edit{
-				{File: fileIntake, Old: "b.Relay > 0 || b.Head == nil || b.Head.EffectivePlan() != jobs.PlanAuto {", New: "b.Relay > 0 || b.Head == nil {"},
+				{File: fileIntake, Old: "if err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {", New: "if err == nil && b.Head != nil {"},
 				{File: fileDelivery, Old: "return plan != jobs.PlanAuto && plan != jobs.PlanLocal", New: `return plan == ""`},
 			},
 			Plan: mixed,

@@ -26,12 +26,12 @@ type grading struct {
 	err  error
 }
 
-// grade starts to grade the class.
+// grade starts to grade the class, by the plan under which one engine computes the prefix: with auto each machine does.
 func (s *system) grade(more ...string) (*grading, error) {
 	class := s.path("class")
 	cmd := exec.CommandContext(s.ctx, filepath.Join(s.bin, "submitter"), append([]string{"--nats", s.nats, "--user", user, "grade", filepath.Join(class, "submissions"),
 		"--rubric", filepath.Join(class, "rubric.json"), "--solution", filepath.Join(class, "solution.ipynb"), "--template", filepath.Join(class, "template.ipynb"),
-		"--out", s.path("grades")}, more...)...)
+		"--out", s.path("grades"), "--plan", "disaggregated"}, more...)...)
 	cmd.Stderr = s.work
 	g := &grading{cmd: cmd, done: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
