@@ -331,14 +331,14 @@ func TestEveryLaneIsSeen(t *testing.T) {
 		if was, err := c.Cancel(t.Context(), j.ID); err != nil || was.Was != WasQueued {
 			t.Errorf("Cancel = %+v, %v", was, err)
 		}
-		if left--; waiting() != left {
-			t.Fatalf("after the cancel of a job of %s %d wait, want %d", j.User, waiting(), left)
+		if left--; r.waiting(StreamIntake) != left { // what a consumer counts is corrected when it has passed the job: see unqueue
+			t.Fatalf("after the cancel of a job of %s %d wait, want %d", j.User, r.waiting(StreamIntake), left)
 		}
 		if p, err := c.PurgeBatch(t.Context(), j.Batch); err != nil || p.Queued != 2 {
 			t.Errorf("PurgeBatch = %+v, %v", p, err)
 		}
-		if left -= 2; waiting() != left {
-			t.Fatalf("after the purge of a batch of %s %d wait, want %d", j.User, waiting(), left)
+		if left -= 2; r.waiting(StreamIntake) != left {
+			t.Fatalf("after the purge of a batch of %s %d wait, want %d", j.User, r.waiting(StreamIntake), left)
 		}
 	}
 	if n := r.waiting(StreamIntake); n != 0 {
