@@ -248,3 +248,25 @@ func TestAnswersByLimit(t *testing.T) {
 		}
 	}
 }
+
+// Once limits told nothing of answers, and now they do: that is noticed.
+func TestLimitsThatBeginToTell(t *testing.T) {
+	var r engine.Rates
+	limits := []int{200, 800, 400, 1600}
+	for i := range 40 { // as long whatever the limit
+		r.ObserveAnswer("code", limits[i%len(limits)], 100)
+	}
+	of := func(limit int) float64 {
+		return engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot()).Generated("code", limit).Value
+	}
+	if got := of(1600); math.Abs(got-100) > 1 {
+		t.Fatalf("an answer of at most 1,600 tokens has %v, want 100", got)
+	}
+	for i := range 80 { // half of it
+		limit := limits[i%len(limits)]
+		r.ObserveAnswer("code", limit, limit/2)
+	}
+	if got := of(1600); math.Abs(got-800) > 40 {
+		t.Errorf("an answer of at most 1,600 tokens has %v, want 800", got)
+	}
+}

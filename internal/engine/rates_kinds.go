@@ -48,18 +48,18 @@ type limited struct {
 const clearlyWorse = 0.05
 
 // answer brings the average length of a kind's answers up to date, and their share of the limit, which is 0 where the average tells lengths better.
-func (r *Rates) answer(kind string, tokens, share float64, limit, generated int) (newTokens, newShare float64) {
+func (r *Rates) answer(kind string, tokens, ofLimit float64, limit, generated int) (newTokens, newOfLimit float64) {
 	length := float64(generated)
 	newTokens = blend(tokens, length)
 	if limit <= 0 || generated <= 0 {
-		return newTokens, share
+		return newTokens, ofLimit
 	}
 	if r.limits == nil {
 		r.limits = map[string]*limited{}
 	}
 	l := r.limits[kind]
 	if l == nil {
-		l = &limited{share: share}
+		l = &limited{share: ofLimit}
 		if len(r.limits) <= mostKinds {
 			r.limits[kind] = l
 		}

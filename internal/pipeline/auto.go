@@ -21,7 +21,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why s
 	}
 	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
 	defer s.deciding.Unlock()
-	s.running.arrived(t.Job.ID)
+	s.running.arrived(t.Job)
 	if way, why = s.wayOf(t, q, size, relay, peers); way != engine.WayDecode {
 		s.foresee(t, way == engine.WayHandover, false)
 	}

@@ -63,7 +63,7 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 	}
 	if t.Stage != jobs.StagePrefill { // else decide has
 		if t.Intake {
-			s.running.arrived(t.Job.ID)
+			s.running.arrived(t.Job)
 		}
 		s.foresee(t, false, false)
 	}

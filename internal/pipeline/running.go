@@ -66,11 +66,14 @@ func (r *running) expect(job string, c course) {
 	r.changed()
 }
 
-// arrived forgets that a job was expected, or, if it was not, the one in whose place it came: others were faster.
-func (r *running) arrived(job string) {
+// arrived forgets that a job was expected, or, if it was not, the batch job in whose place it came: others were faster.
+func (r *running) arrived(j *jobs.Job) {
+	if j.Class != jobs.Batch {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.expected, func(e expected) bool { return e.job == job })
+	i := slices.IndexFunc(r.expected, func(e expected) bool { return e.job == j.ID })
 	if i = max(i, 0); i < len(r.expected) {
 		r.expected = slices.Delete(r.expected, i, i+1)
 	}

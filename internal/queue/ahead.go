@@ -25,7 +25,7 @@ var errElsewhere = errors.New("the job may begin sooner at another worker")
 
 // idlePeer reports whether another live worker of the role has a free slot.
 func (w *Worker) idlePeer() bool {
-	view, _ := w.fleet.census()
+	view, _ := w.fleet.membership()
 	return view.idleSlots > 0
 }
 
@@ -47,7 +47,7 @@ func (w *Worker) mayWait(s source, same int) bool {
 // belongs reports whether jobs of the source may wait here at all: interactive ones while there is nobody else for them or a job here would give way to them, and those of
 // the intake, in a decode worker, while no prefill worker lives.
 func (w *Worker) belongs(s source) bool {
-	view, _ := w.fleet.census()
+	view, _ := w.fleet.membership()
 	if w.cfg.Role == jobs.RoleDecode && s.stream == StreamIntake && !view.noPrefill {
 		return false
 	}
@@ -127,7 +127,7 @@ func (w *Worker) share(ctx context.Context) {
 	defer tick.Stop()
 	var gave time.Time // when the last one was given to an idle worker, which says so with its next beat at the latest
 	for {
-		_, changed := w.fleet.census()
+		_, changed := w.fleet.membership()
 		free, _ := w.cfg.Slots.Idle()
 		w.line.dismiss(func(t *turn) bool {
 			return !w.belongs(t.from) && (free == 0 || t.from.class() != jobs.Interactive) // whose slot may have come in this moment

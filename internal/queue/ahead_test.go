@@ -89,7 +89,7 @@ func (s *station) lined(n int) {
 func (s *station) known(peers, idle int) {
 	s.rig.t.Helper()
 	s.rig.eventually("view of the other workers", func() bool {
-		view, _ := s.fleet.census()
+		view, _ := s.fleet.membership()
 		return view.peers == peers && view.idleSlots == idle
 	})
 }

@@ -159,7 +159,7 @@ func (d *delivery) read() error {
 // a fallback.
 func (d *delivery) takeOver() {
 	d.handover = &jobs.Handover{V: jobs.Version, Stage: jobs.StageDecode, Kind: jobs.KindNone, Job: *d.job, AcceptedAt: d.accepted}
-	view, _ := d.w.fleet.census()
+	view, _ := d.w.fleet.membership()
 	switch plan := d.job.EffectivePlan(); {
 	case plan == jobs.PlanLocal:
 		d.handover.Decision = "local, as asked: both phases on the decode machine"

@@ -27,7 +27,7 @@ type fleet struct {
 	seen    map[string]sighting // by the key of the presence
 	heard   time.Time           // when one of the others was heard last
 	alone   time.Time           // since when there is no live prefill worker; zero while there is one
-	view    census
+	view    membership
 	changed chan struct{} // closed and replaced when view changes
 	stirred chan struct{} // and when anybody is heard of
 }
@@ -37,8 +37,8 @@ type sighting struct {
 	heard    time.Time
 }
 
-// census is what a worker decides by.
-type census struct {
+// membership is what a worker decides by.
+type membership struct {
 	decodeSlots int  // of the live decode workers
 	noPrefill   bool // no live prefill worker is left, and none came within the grace
 	peers       int  // other live workers of the same role
@@ -59,8 +59,8 @@ func (f *fleet) begin(now time.Time) {
 	f.alone = now
 }
 
-// census returns the present view and a channel that is closed when it changes.
-func (f *fleet) census() (census, <-chan struct{}) {
+// membership returns the present view and a channel that is closed when it changes.
+func (f *fleet) membership() (membership, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.view, f.changed
@@ -171,7 +171,7 @@ func (f *fleet) count(now time.Time) {
 	case f.alone.IsZero():
 		f.alone = now
 	}
-	view := census{
+	view := membership{
 		decodeSlots: slots, noPrefill: prefill == 0 && now.Sub(f.alone) >= f.grace, peers: peers, idleSlots: idle,
 	}
 	if view != f.view {

@@ -221,13 +221,13 @@ func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 {
 		return -1, ""
 	}
-	view, _ := w.fleet.census()
+	view, _ := w.fleet.membership()
 	lane, why, _ = i.pick(ctx, view.noPrefill) // then other jobs are here to be taken as well, in their turn
 	return lane, why
 }
 
-// A decode worker with several free slots waits before it takes whole requests until nothing was heard of others for a moment, though not for long: when a class arrives, or several jobs
-// end at once, prefill workers choose first, and what they have chosen is known to it.
+// A decode worker with several free slots waits before it takes whole requests until nothing was heard of others for a moment, though not for long: when a
+// class arrives, or several jobs end at once, prefill workers choose first, and what they have chosen is known to it.
 const (
 	hush        = 30 * time.Millisecond
 	longestHush = 200 * time.Millisecond

@@ -71,7 +71,7 @@ func TestPreempt(t *testing.T) {
 // would give way any more.
 func TestPreemptedSlotIsKept(t *testing.T) {
 	w := &Worker{cfg: WorkerConfig{Role: jobs.RoleDecode, Model: testModel}, fleet: newFleet(testModel, Timing{}, time.Now())}
-	w.fleet.view = census{peers: 1}
+	w.fleet.view = membership{peers: 1}
 	urgent := source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, jobs.Interactive)}
 	if w.belongs(urgent) {
 		t.Error("it waits though nothing gives way")

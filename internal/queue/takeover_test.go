@@ -180,12 +180,12 @@ func TestFleet(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	f := newFleet("m:1", Timing{Beat: 3 * time.Second, PresenceTTL: 10 * time.Second}, start)
-	view, changed := f.census()
+	view, changed := f.membership()
 	expect := func(slots int, noPrefill, notified bool) {
 		t.Helper()
-		got, next := f.census()
-		if want := (census{decodeSlots: slots, noPrefill: noPrefill}); got != want {
-			t.Errorf("census = %+v, want %+v", got, want)
+		got, next := f.membership()
+		if want := (membership{decodeSlots: slots, noPrefill: noPrefill}); got != want {
+			t.Errorf("membership = %+v, want %+v", got, want)
 		}
 		select {
 		case <-changed:
@@ -199,8 +199,8 @@ func TestFleet(t *testing.T) {
 		}
 		changed = next
 	}
-	if view != (census{}) {
-		t.Errorf("first census = %+v", view)
+	if view != (membership{}) {
+		t.Errorf("first membership = %+v", view)
 	}
 	p := func(role jobs.Stage, model, state string) *Presence {
 		return &Presence{Role: role, Model: model, State: state, Slots: 2}

@@ -241,7 +241,7 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 	w.fleet.begin(w.started)
 	w.intake.w = w
 	if w.cfg.Role == jobs.RolePrefill {
-		slots := func() (int, <-chan struct{}) { view, changed := w.fleet.census(); return view.decodeSlots, changed }
+		slots := func() (int, <-chan struct{}) { view, changed := w.fleet.membership(); return view.decodeSlots, changed }
 		w.intake.gates = map[jobs.Class]*gate{
 			jobs.Interactive: {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Interactive) }},
 			jobs.Batch:       {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Classes[:]...) }},
@@ -377,7 +377,7 @@ func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival
 // sources are the consumers to fetch from, in this order, which ends with the lanes of the intake, and a channel that is closed when that may
 // have changed.
 func (w *Worker) sources(classes []jobs.Class) ([]source, <-chan struct{}) {
-	view, changed := w.fleet.census()
+	view, changed := w.fleet.membership()
 	var list []source
 	for _, class := range classes {
 		if w.cfg.Role == jobs.RoleDecode {
@@ -440,7 +440,7 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 			if classes, err = w.intake.wait(ctx); err != nil {
 				return nil, err
 			}
-		} else if view, _ := w.fleet.census(); view.noPrefill {
+		} else if view, _ := w.fleet.membership(); view.noPrefill {
 			soon, cancel := context.WithTimeout(ctx, countLimit)
 			_ = w.intake.survey(soon, time.Now().Add(-depthAge)) // else the turns go by what was known before
 			cancel()

@@ -19,7 +19,7 @@ func autoMutants() []Mutant {
 	return []Mutant{
 		{
 			Name:  "blame for giving way",
-			Lacks: "the excuse of a batch job that gives way to an interactive one",
+			Lacks: "the rule that a batch job that gives way to an interactive one is requeued without an attempt",
 			Edits: []host.Edit{{File: fileErrors, Old: "CodeDraining, CodePreempted, CodeNATS", New: "CodeDraining, CodeNATS"}},
 			Plan:  urgent,
 			Rule:  check.Blamed, Slow: true,

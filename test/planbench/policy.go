@@ -56,7 +56,7 @@ func (s *site) startPolicy(ctx context.Context, name, dir string, warm []kind) (
 		return &balancer{e}, nil
 	}
 	t := &tandem{engines: e, plan: name, dir: dir, warm: warm}
-	if err := t.start(ctx); err != nil {
+	if err := t.start(ctx, len(t.list), t.startWorker); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, errors.Join(err, t.stop()))
 	}
 	return t, nil

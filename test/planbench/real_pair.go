@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"tandem/internal/jobs"
-	"tandem/internal/queue"
 	rig "tandem/internal/rig/engines"
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/paced/fleet"
@@ -108,23 +107,11 @@ func (p *pair) share(ctx context.Context, list []job, times int) (*realOutcome, 
 }
 
 // join starts NATS and a worker beside each engine, and returns when these have measured their engines and know one another.
-func (p *pair) join(ctx context.Context, programs *host.Programs, dir, traceDir string) (err error) {
+func (p *pair) join(ctx context.Context, programs *host.Programs, dir, traceDir string) error {
 	p.tandem = &tandem{dir: dir, engines: &engines{
 		client: &http.Client{}, site: &site{programs: programs, traceDir: traceDir, Fleet: &fleet.Fleet{Model: realModel}},
 	}}
-	if p.nats, err = host.StartNATS(ctx, programs, host.NATSOptions{Name: "nats", Dir: filepath.Join(dir, "nats")}); err != nil {
-		return err
-	}
-	p.workers = make([]*host.Process, len(p.list))
-	if err := each(len(p.list), false, func(i int) error { return p.startRealWorker(ctx, i) }); err != nil {
-		return err
-	}
-	conn, err := queue.Connect(ctx, queue.Config{URL: p.nats.URL(), Name: "planbench"})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return p.present(ctx, conn)
+	return p.start(ctx, len(p.list), p.startRealWorker)
 }
 
 func (p *pair) startRealWorker(ctx context.Context, i int) error {

@@ -35,13 +35,13 @@ type tandem struct {
 	traces []*trace
 }
 
-// start starts NATS and the workers, and returns when all of them are ready for jobs and known to one another.
-func (t *tandem) start(ctx context.Context) (err error) {
+// start starts NATS and, by startWorker, a worker beside each of so many engines, and returns when all of them are ready for jobs and known to one another.
+func (t *tandem) start(ctx context.Context, engines int, startWorker func(ctx context.Context, i int) error) (err error) {
 	if t.nats, err = host.StartNATS(ctx, t.programs, host.NATSOptions{Name: "nats", Dir: filepath.Join(t.dir, "nats")}); err != nil {
 		return err
 	}
-	t.workers = make([]*host.Process, len(t.list))
-	if err := each(len(t.list), false, func(i int) error { return t.startWorker(ctx, i) }); err != nil {
+	t.workers = make([]*host.Process, engines)
+	if err := each(engines, false, func(i int) error { return startWorker(ctx, i) }); err != nil {
 		return err
 	}
 	conn, err := queue.Connect(ctx, queue.Config{URL: t.nats.URL(), Name: "planbench"})

@@ -1,7 +1,6 @@
 package submitter
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +57,7 @@ func estimateClass(o *queue.Overview, p *grader.Plan, class jobs.Class, plan job
 	e := new(estimate)
 	for _, r := range requestsOf(p) {
 		l := lookAt(o, r.model, class)
-		e.add(l.estimate(r.sizes(l), cmp.Or(plan, jobs.PlanDisaggregated)))
+		e.add(l.estimate(r.sizes(l), plan))
 	}
 	return e
 }

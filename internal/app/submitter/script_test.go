@@ -222,6 +222,11 @@ func (r *rig) startWorker(_ *testscript.TestScript, args []string) error {
 
 // present waits until the others see a worker.
 func (r *rig) present(id string) error {
+	return r.sees("worker "+id+" is not there", func(p queue.Presence) bool { return p.Worker == id && p.Live() })
+}
+
+// sees waits until the others see a worker that is so, and says what is wrong if they do not.
+func (r *rig) sees(wrong string, so func(queue.Presence) bool) error {
 	c, err := queue.Connect(r.ctx, queue.Config{URL: r.server.URL(), Name: "test"})
 	if err != nil {
 		return err
@@ -229,8 +234,8 @@ func (r *rig) present(id string) error {
 	defer c.Close()
 	return eventually(func() error {
 		workers, err := c.Workers(r.ctx)
-		if err == nil && !slices.ContainsFunc(workers, func(p queue.Presence) bool { return p.Worker == id && p.Live() }) {
-			err = fmt.Errorf("worker %s is not there", id)
+		if err == nil && !slices.ContainsFunc(workers, so) {
+			err = errors.New(wrong)
 		}
 		return err
 	})
@@ -291,18 +296,7 @@ func (r *rig) queued(_ *testscript.TestScript, args []string) error {
 
 // measured MODEL: waits until others see that a worker has measured answers of the model.
 func (r *rig) measured(_ *testscript.TestScript, args []string) error {
-	c, err := queue.Connect(r.ctx, queue.Config{URL: r.server.URL(), Name: "test"})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return eventually(func() error {
-		workers, err := c.Workers(r.ctx)
-		if err == nil && !slices.ContainsFunc(workers, func(p queue.Presence) bool { return p.Model == args[0] && p.Rates.GeneratedTokens > 0 }) {
-			err = fmt.Errorf("no worker of %s has measured answers", args[0])
-		}
-		return err
-	})
+	return r.sees("no worker of "+args[0]+" has measured answers", func(p queue.Presence) bool { return p.Model == args[0] && p.Rates.GeneratedTokens > 0 })
 }
 
 // serving URL: waits until a NATS server there has all streams.

@@ -76,7 +76,8 @@ func (s *session) plan(wanted jobs.Plan) jobs.Plan {
 	return wanted
 }
 
-// defaultClassPlan is the plan of the jobs of a class that name none: on no fleet of make bench-plans is another much faster. The help of batch and grade says which it is.
+// defaultClassPlan is the plan of the jobs of a class that name none: on no fleet of make bench-plans is another much faster. The help of batch and grade
+// says which it is.
 const defaultClassPlan = jobs.PlanAuto
 
 // classPlan is what the jobs of batch and grade ask for.
