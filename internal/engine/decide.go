@@ -90,7 +90,7 @@ func Decide(q Question) Decision {
 
 	d.OnPrefill = Cost{
 		Way: WayPrefill, Possible: true, Queue: q.QueuePrefill.Seconds(),
-		Prefill:  float64(q.UncachedPrefill) / q.Prefill.Prefill(n).Value,
+		Prefill:  float64(q.UncachedPrefill) / q.Prefill.Prefill(n, n-q.UncachedPrefill).Value,
 		Generate: float64(q.Generated) / q.Prefill.Decode(n).Value,
 	}
 	d.OnPrefill.sum()
@@ -98,7 +98,7 @@ func Decide(q Question) Decision {
 	onDecode := float64(q.Generated) / q.Decode.Decode(n).Value
 	d.OnDecode = Cost{
 		Way: WayDecode, Possible: !q.NoDecode, Queue: q.QueueDecode.Seconds(),
-		Prefill:  float64(q.UncachedDecode) / q.Decode.Prefill(n).Value,
+		Prefill:  float64(q.UncachedDecode) / q.Decode.Prefill(n, n-q.UncachedDecode).Value,
 		Generate: onDecode,
 	}
 	d.OnDecode.sum()

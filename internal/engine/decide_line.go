@@ -59,7 +59,7 @@ func (d Decision) guessed() (names []string) {
 		name  string
 		speed Speed
 	}{
-		{"prefill machine", d.Question.Prefill.Prefill(d.Tokens)}, {"decode machine", d.Decode.Prefill(d.Tokens)}, {"link", d.Link},
+		{"prefill machine", d.Question.Prefill.Prefill(d.Tokens, d.Tokens-d.UncachedPrefill)}, {"decode machine", d.Decode.Prefill(d.Tokens, d.Tokens-d.UncachedDecode)}, {"link", d.Link},
 	} {
 		if !s.speed.Measured {
 			names = append(names, s.name)

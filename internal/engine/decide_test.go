@@ -210,7 +210,7 @@ func TestDecisionsAreSound(t *testing.T) {
 		}
 		more := q
 		more.Tokens, more.UncachedDecode = q.Tokens+1, q.UncachedDecode+1
-		if more.Decode.Prefill(more.Tokens).Value <= q.Decode.Prefill(q.Tokens).Value && engine.Decide(more).OnDecode.FirstToken <= d.OnDecode.FirstToken {
+		if more.Decode.Prefill(more.Tokens, more.Tokens-more.UncachedDecode).Value <= q.Decode.Prefill(q.Tokens, q.Tokens-q.UncachedDecode).Value && engine.Decide(more).OnDecode.FirstToken <= d.OnDecode.FirstToken {
 			t.Fatal("more to compute takes less time")
 		}
 		none := q

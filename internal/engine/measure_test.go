@@ -131,7 +131,7 @@ func TestMeasure(t *testing.T) {
 			got  engine.Speed
 			want float64
 		}{
-			"a short prompt": {s.Prefill(362), 2000}, "a long prompt": {s.Prefill(1448), 2000}, "alone": {s.Decode(362), 50}, "after a long prompt": {s.Decode(1448), 50},
+			"a short prompt": {s.Prefill(362, 0), 2000}, "a long prompt": {s.Prefill(1448, 0), 2000}, "alone": {s.Decode(362), 50}, "after a long prompt": {s.Decode(1448), 50},
 			"with three others": {s.DecodeBusy(362, 4), 20}, "save": {s.Save(), stateRate}, "restore": {s.Restore(), stateRate / 2}, "check": {s.Check(100), 0.02},
 			"state": {s.StateBytes(2000, ""), 2e6},
 		} {
@@ -200,7 +200,7 @@ func TestMeasureSlowEngines(t *testing.T) {
 					t.Errorf("known %t, error %v", known, err)
 				}
 				s := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot())
-				if p, d := s.Prefill(362), s.Decode(362); known && (!near(p.Value, c.prefill) || !near(d.Value, c.decode)) {
+				if p, d := s.Prefill(362, 0), s.Decode(362); known && (!near(p.Value, c.prefill) || !near(d.Value, c.decode)) {
 					t.Errorf("measured %+v and %+v", p, d)
 				}
 			})

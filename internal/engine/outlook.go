@@ -13,12 +13,12 @@ func (p Peer) Times(model, from string, z Size, bytes float64) schedule.Times {
 	s := SpeedsOf(model, p.Role, p.Rates)
 	there := bytes * float64(min(p.Rows[z.Key], z.Tokens)) / float64(max(1, z.Tokens)) // of it, which need not be moved
 	t := schedule.Times{
-		Prompt: float64(max(1, z.Tokens-z.Prefix)) / s.Prefill(z.Tokens).Value,
+		Prompt: float64(max(1, z.Tokens-z.Prefix)) / s.Prefill(z.Tokens, z.Prefix).Value,
 		Save:   bytes / s.Save().Value, Move: (bytes - there) / s.Link(from).Value,
 		Restore: bytes/s.Restore().Value + s.Check(z.Tokens).Value,
 	}
 	if z.Prefix > 0 {
-		t.Prefix = float64(z.Prefix) / s.Prefill(z.Prefix).Value
+		t.Prefix = float64(z.Prefix) / s.Prefill(z.Prefix, 0).Value
 	}
 	for busy := 1; busy <= max(1, p.Slots); busy++ {
 		t.Generate = append(t.Generate, float64(z.Generated)/s.DecodeBusy(z.Tokens, busy).Value)

@@ -22,7 +22,7 @@ func (o *Outlook) Guessed() (names []string) {
 	}
 	for _, w := range o.Workers {
 		s := SpeedsOf(o.Model, w.Role, w.Rates)
-		add("prompts on "+w.Machine, s.Prefill(tokens))
+		add("prompts on "+w.Machine, s.Prefill(tokens, 0))
 		add("answers on "+w.Machine, s.Decode(tokens))
 		switch {
 		case from.Worker == "" || o.takes() == 0:

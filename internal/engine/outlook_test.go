@@ -59,7 +59,7 @@ func TestKinds(t *testing.T) {
 // pairOutlook is a prefill worker that hands one job over and has another at its answer, and a decode worker that has fetched a state ahead.
 func pairOutlook() *Outlook {
 	measured := jobs.Rates{
-		PrefillByLength: map[string]float64{"1k": 1000, "4k": 1000}, DecodeByLength: map[string]float64{"1k": 50, "4k": 50}, DecodeByBusy: map[string]float64{"2": 1, "4": 1}, SaveBytesPerSecond: 1e9, RestoreBytesPerSecond: 1e9, CheckSeconds: 0.1,
+		PrefillByLength: map[string]float64{"1k": 1000, "8k": 1000}, DecodeByLength: map[string]float64{"1k": 50, "4k": 50}, DecodeByBusy: map[string]float64{"2": 1, "4": 1}, SaveBytesPerSecond: 1e9, RestoreBytesPerSecond: 1e9, CheckSeconds: 0.1,
 		StateBytesPerToken: 1e5, GeneratedTokens: 100, PromptBytesPerToken: 4, LinkBytesPerSecond: map[string]float64{"spark": 1e8},
 	}
 	return &Outlook{

@@ -38,7 +38,7 @@ func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, 
 		if computed < leastComputed || d <= 0 {
 			return
 		}
-		perSecond, length := float64(computed)/d.Seconds(), lengthOf(tokens)
+		perSecond, length := float64(computed)/d.Seconds(), lengthOf(2*tokens-computed)
 		now.PrefillTokensPerSecond = blend(now.PrefillTokensPerSecond, perSecond)
 		if busy > alone && len(now.PrefillByLength) > 0 {
 			// The others took up to their share of the engine, so that alone it is as fast as this or up to busy times as fast.
@@ -48,7 +48,7 @@ func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, 
 			}
 		}
 		now.PrefillByLength = r.followLength("prefill", now.PrefillByLength, length, perSecond)
-		now.TokensByLength = noteLength(now.TokensByLength, length, tokens)
+		now.PrefillTokensByLength = noteLength(now.PrefillTokensByLength, length, 2*tokens-computed)
 	})
 }
 
@@ -194,7 +194,7 @@ func (r *Rates) Tokens(promptBytes int) int {
 // than a multiple of it is given up.
 func (r *Rates) PrefillTime(promptBytes int) time.Duration {
 	tokens, now := r.Tokens(promptBytes), r.Snapshot()
-	perSecond, measured := alongLengths(now.PrefillByLength, now.TokensByLength, float64(tokens), slowing)
+	perSecond, measured := alongLengths(now.PrefillByLength, now.PrefillTokensByLength, float64(tokens), slowing)
 	if !measured {
 		perSecond = coldTokensPerSecond
 	}

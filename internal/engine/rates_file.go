@@ -175,6 +175,7 @@ func complete(r, others jobs.Rates) jobs.Rates {
 	r.PrefillByLength = union(r.PrefillByLength, others.PrefillByLength)
 	r.DecodeByLength = union(r.DecodeByLength, others.DecodeByLength)
 	r.TokensByLength = union(r.TokensByLength, others.TokensByLength)
+	r.PrefillTokensByLength = union(r.PrefillTokensByLength, others.PrefillTokensByLength)
 	r.DecodeByBusy = union(r.DecodeByBusy, others.DecodeByBusy)
 	r.GeneratedByKind = mergeKinds(r.GeneratedByKind, others.GeneratedByKind)
 	r.LinkBytesPerSecond = union(r.LinkBytesPerSecond, others.LinkBytesPerSecond)
@@ -242,7 +243,8 @@ func believable(r jobs.Rates) jobs.Rates {
 	}
 	r.PrefillByLength, r.DecodeByLength = only(r.PrefillByLength, among(jobs.RateLengths[:])), only(r.DecodeByLength, among(jobs.RateLengths[:]))
 	r.DecodeByBusy, r.GeneratedByKind = only(r.DecodeByBusy, among(jobs.RateBusy[:])), believableKinds(r.GeneratedByKind)
-	r.TokensByLength = only(r.TokensByLength, func(key string, v float64) bool { return usable(v) && lengthOf(int(v)) == key })
+	ofLength := func(key string, v float64) bool { return usable(v) && lengthOf(int(v)) == key }
+	r.TokensByLength, r.PrefillTokensByLength = only(r.TokensByLength, ofLength), only(r.PrefillTokensByLength, ofLength)
 	kept := 0
 	r.LinkBytesPerSecond = only(r.LinkBytesPerSecond, func(machine string, v float64) bool {
 		ok := machine != "" && usable(v) && kept < mostMachines

@@ -26,9 +26,10 @@ type Speed struct {
 	Measured bool    `json:"measured"`
 }
 
-// Prefill is in prompt tokens per second, in a prompt of so many.
-func (s Speeds) Prefill(tokens int) Speed {
-	return speed(alongLengths(s.rates.PrefillByLength, s.rates.TokensByLength, float64(tokens), s.hardware.prefillRate))
+// Prefill is in computed tokens per second, of a prompt of so many of which so many are cached. Each token takes the longer the more are before it, so that
+// what is behind a cached part is computed at the speed of a whole prompt that is longer by as much.
+func (s Speeds) Prefill(tokens, cached int) Speed {
+	return speed(alongLengths(s.rates.PrefillByLength, s.rates.PrefillTokensByLength, float64(tokens+cached), s.hardware.prefillRate))
 }
 
 // Decode is in generated tokens per second of one request alone, after a prompt of so many.

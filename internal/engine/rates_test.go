@@ -66,10 +66,11 @@ func TestRatesAverage(t *testing.T) {
 	r.ObserveLink("spark-3", 1000, time.Millisecond) // likewise, but it was used
 	want := jobs.Rates{
 		PrefillTokensPerSecond: 1260, DecodeTokensPerSecond: 90,
-		PrefillByLength:     map[string]float64{"1k": 1200, "4k": 1500},
-		DecodeByLength:      map[string]float64{"1k": 100, "more": 50},
-		TokensByLength:      map[string]float64{"1k": 1000, "4k": 3000, "more": 40_000},
-		PromptBytesPerToken: 3.24, GeneratedTokens: 74.16, JobSeconds: 3, StateBytesPerToken: 1600.2, StateFixedBytes: 0,
+		PrefillByLength:       map[string]float64{"1k": 1200, "4k": 1500},
+		PrefillTokensByLength: map[string]float64{"1k": 1000, "4k": 3000},
+		DecodeByLength:        map[string]float64{"1k": 100, "more": 50},
+		TokensByLength:        map[string]float64{"1k": 1000, "more": 40_000},
+		PromptBytesPerToken:   3.24, GeneratedTokens: 74.16, JobSeconds: 3, StateBytesPerToken: 1600.2, StateFixedBytes: 0,
 		SaveBytesPerSecond: 3e9, RestoreBytesPerSecond: 1.5e9, CheckSeconds: 0.02,
 		LinkBytesPerSecond: map[string]float64{"spark-1": 1.2e9, "spark-2": 1e8, "spark-3": 1.1e9},
 	}
@@ -78,7 +79,7 @@ func TestRatesAverage(t *testing.T) {
 		t.Errorf("rates (-want +got):\n%s", diff)
 	}
 	s := engine.SpeedsOf("m", jobs.RoleDecode, want) // the speeds at the lengths that were measured
-	if a, b, c := s.Prefill(1000).Value, s.Prefill(3000).Value, s.Decode(40_000).Value; !near(a, 1200) || !near(b, 1500) || !near(c, 50) {
+	if a, b, c := s.Prefill(1000, 0).Value, s.Prefill(3000, 0).Value, s.Decode(40_000).Value; !near(a, 1200) || !near(b, 1500) || !near(c, 50) {
 		t.Errorf("speeds %v, %v and %v, want 1200, 1500 and 50", a, b, c)
 	}
 	before := r.Snapshot()
@@ -89,10 +90,33 @@ func TestRatesAverage(t *testing.T) {
 	}
 }
 
+// A machine that needs the longer for a token the more are before it: what it is foretold to take for the rest of a cached prompt, and for whole prompts of
+// other lengths, it takes.
+func TestPrefillBehindACachedPart(t *testing.T) {
+	takes := func(cached, tokens float64) float64 { // 1 ms, and 0.2 µs for each before it
+		return (tokens-cached)*1e-3 + (tokens*tokens-cached*cached)*1e-7
+	}
+	var r engine.Rates
+	for _, c := range []struct{ cached, tokens int }{{0, 4500}, {4500, 7000}, {4500, 15_300}} {
+		d := time.Duration(takes(float64(c.cached), float64(c.tokens)) * float64(time.Second))
+		r.ObservePrefill(4*c.tokens, c.tokens, c.tokens-c.cached, 1, d)
+	}
+	s := engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot())
+	for _, c := range []struct {
+		cached, tokens int
+		within         float64
+	}{{0, 4500, 1e-6}, {4500, 7000, 1e-6}, {4500, 15_300, 1e-6}, {0, 7000, 0.02}, {0, 15_300, 0.02}, {7000, 9500, 0.02}} {
+		got, want := float64(c.tokens-c.cached)/s.Prefill(c.tokens, c.cached).Value, takes(float64(c.cached), float64(c.tokens))
+		if math.Abs(got/want-1) > c.within {
+			t.Errorf("%d tokens, %d of them cached: foretold %.3f s, takes %.3f s", c.tokens, c.cached, got, want)
+		}
+	}
+}
+
 // What was measured counts, at the lengths beside it, too; what was not is published.
 func TestSpeeds(t *testing.T) {
 	cold := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{})
-	if s := cold.Prefill(8192); s.Measured || math.Abs(s.Value-2346.6) > 1 {
+	if s := cold.Prefill(8192, 0); s.Measured || math.Abs(s.Value-2346.6) > 1 {
 		t.Errorf("published prefill %+v, want 2346.6 tokens a second", s)
 	}
 	if s := cold.Decode(4096); s.Measured || s.Value != 55.7 {
@@ -105,18 +129,18 @@ func TestSpeeds(t *testing.T) {
 	half := jobs.Rates{PrefillByLength: map[string]float64{}}
 	for i, length := range []string{"1k", "8k"} {
 		n := []float64{512 * math.Sqrt2, 4096 * math.Sqrt2}[i]
-		half.PrefillByLength[length] = cold.Prefill(int(n)).Value / 2
+		half.PrefillByLength[length] = cold.Prefill(int(n), 0).Value / 2
 	}
 	slow := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, half)
 	for _, n := range []int{1, 100, 512, 724, 5793, 8192, 100_000} {
-		got, want := slow.Prefill(n), cold.Prefill(n).Value/2
+		got, want := slow.Prefill(n, 0), cold.Prefill(n, 0).Value/2
 		if !got.Measured || math.Abs(got.Value-want) > want/100 {
 			t.Errorf("%d tokens at %+v a second, want %v", n, got, want)
 		}
 	}
 	// Between two lengths of which something was measured lies what lies between.
 	between := engine.SpeedsOf("x", jobs.RoleDecode, jobs.Rates{PrefillByLength: map[string]float64{"512": 100, "2k": 200}})
-	if got := between.Prefill(724).Value; got <= 100 || got >= 200 {
+	if got := between.Prefill(724, 0).Value; got <= 100 || got >= 200 {
 		t.Errorf("%v tokens a second between 100 and 200", got)
 	}
 	// What others write of themselves is not believed blindly.
@@ -124,15 +148,15 @@ func TestSpeeds(t *testing.T) {
 		PrefillByLength: map[string]float64{"8k": -1, "4k": math.NaN(), "2k": math.Inf(1), "odd": 5}, SaveBytesPerSecond: -3,
 		LinkBytesPerSecond: map[string]float64{"m": 0},
 	})
-	if odd.Prefill(8192) != cold.Prefill(8192) || odd.Save().Measured || odd.Link("m").Measured {
-		t.Errorf("rates that are none were taken: %+v %+v %+v", odd.Prefill(8192), odd.Save(), odd.Link("m"))
+	if odd.Prefill(8192, 0) != cold.Prefill(8192, 0) || odd.Save().Measured || odd.Link("m").Measured {
+		t.Errorf("rates that are none were taken: %+v %+v %+v", odd.Prefill(8192, 0), odd.Save(), odd.Link("m"))
 	}
 }
 
 // Other models are taken for dense ones of the size that their name gives.
 func TestSpeedsOfOtherModels(t *testing.T) {
 	at := func(model string) float64 {
-		return engine.SpeedsOf(model, jobs.RolePrefill, jobs.Rates{}).Prefill(2048).Value
+		return engine.SpeedsOf(model, jobs.RolePrefill, jobs.Rates{}).Prefill(2048, 0).Value
 	}
 	base := at("unheard-of:latest")
 	if base < 2000 || base > 2500 {
@@ -153,7 +177,7 @@ func TestSpeedsOfOtherModels(t *testing.T) {
 		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
 			s := engine.SpeedsOf(model, role, jobs.Rates{})
 			for n, before, size := 1, 0.0, 0.0; n < 200_000; n += 1 + n/50 {
-				took, bytes := float64(n)/s.Prefill(n).Value, s.StateBytes(n, "q8_0").Value
+				took, bytes := float64(n)/s.Prefill(n, 0).Value, s.StateBytes(n, "q8_0").Value
 				if took <= before || bytes <= size || bytes >= s.StateBytes(n, "f16").Value {
 					t.Fatalf("%s, %s: %d tokens take %v s and %v bytes, fewer took %v and %v", model, role, n, took, bytes, before, size)
 				}

@@ -5,9 +5,10 @@ package jobs
 type Rates struct {
 	PrefillTokensPerSecond float64            `json:"prefill_tokens_per_second,omitempty"` // computed prompt tokens, over prompts of all lengths
 	DecodeTokensPerSecond  float64            `json:"decode_tokens_per_second,omitempty"`  // generated tokens, likewise
-	PrefillByLength        map[string]float64 `json:"prefill_by_length,omitempty"`         // computed prompt tokens per second, by length of the prompt
+	PrefillByLength        map[string]float64 `json:"prefill_by_length,omitempty"`         // computed prompt tokens per second, by length of the prompt, what was cached of it counted twice: see engine.Speeds.Prefill
+	PrefillTokensByLength  map[string]float64 `json:"prefill_tokens_by_length,omitempty"`  // these lengths, on average
 	DecodeByLength         map[string]float64 `json:"decode_by_length,omitempty"`          // generated tokens per second of one request alone, by length of the prompt
-	TokensByLength         map[string]float64 `json:"tokens_by_length,omitempty"`          // of the prompts by which these two were measured, on average
+	TokensByLength         map[string]float64 `json:"tokens_by_length,omitempty"`          // of these prompts, on average
 	DecodeByBusy           map[string]float64 `json:"decode_by_busy,omitempty"`            // the share of that speed that each request has while several generate, by [RateBusy]
 	PromptBytesPerToken    float64            `json:"prompt_bytes_per_token,omitempty"`    // bytes of a prompt's text for each of its tokens
 	GeneratedTokens        float64            `json:"generated_tokens,omitempty"`          // of a job

@@ -58,7 +58,7 @@ func BenchmarkMeasure(b *testing.B) {
 				}
 				speeds := engine.SpeedsOf("m", jobs.RoleDecode, rates.Snapshot())
 				one := together(b, e, 1)[0]
-				b.ReportMetric(speeds.Prefill(one.PromptTokens).Value/engine.PerSecond(one.ComputedTokens, one.PrefillDuration), "prefill/actual")
+				b.ReportMetric(speeds.Prefill(one.PromptTokens, one.PromptTokens-one.ComputedTokens).Value/engine.PerSecond(one.ComputedTokens, one.PrefillDuration), "prefill/actual")
 				b.ReportMetric(speeds.Decode(one.PromptTokens).Value/engine.PerSecond(one.GeneratedTokens-1, one.DecodeDuration), "decode/actual")
 				all := together(b, e, count)[0]
 				b.ReportMetric(speeds.DecodeBusy(all.PromptTokens, count).Value/engine.PerSecond(all.GeneratedTokens-1, all.DecodeDuration), "busy/actual")

@@ -57,6 +57,7 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 		return nothing
 	}
 	s.ahead.keep(t, f)
+	s.running.wait(t, 0)
 	s.Look(ctx, t.Job)
 	return func() {
 		s.running.end(t)

@@ -21,9 +21,9 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why s
 	}
 	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
 	defer s.deciding.Unlock()
-	s.running.arrived(t.Job)
+	turn := s.running.arrived(t.Job)
 	if way, why = s.wayOf(t, q, size, relay, peers); way != engine.WayDecode {
-		s.foresee(t, way == engine.WayHandover, false)
+		s.foresee(t, way == engine.WayHandover, false, turn)
 	}
 	return way, why
 }
@@ -130,19 +130,20 @@ func (s *Stage) yield(t *jobs.Task) {
 	}
 }
 
-// foresee notes how a task will probably go on, now that its way is known.
-func (s *Stage) foresee(t *jobs.Task, hands, restores bool) {
+// foresee notes how a task will probably go on, now that its way is known; the engine turns to it in so many seconds.
+func (s *Stage) foresee(t *jobs.Task, hands, restores bool, turn float64) {
 	state := int64(0)
 	if restores {
 		state = t.Handover.State.Bytes
 	}
-	c := s.course(t.Job, hands, state)
+	c := s.course(t.Job, hands, state, turn)
 	c.relayed = !t.Intake
 	s.running.begin(t, c)
 }
 
-// course is how a job will probably go on if it begins now: computed and handed over; from a KV state of so many bytes, unless that is 0; or whole.
-func (s *Stage) course(j *jobs.Job, hands bool, state int64) course {
+// course is how a job will probably go on to which the engine turns in so many seconds: computed and handed over; from a KV state of so many bytes, unless
+// that is 0; or whole.
+func (s *Stage) course(j *jobs.Job, hands bool, state int64, turn float64) course {
 	size := s.size(j)
 	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().Mover)}
 	bytes := float64(state)
@@ -150,7 +151,7 @@ func (s *Stage) course(j *jobs.Job, hands bool, state int64) course {
 		bytes = engine.SpeedsOf(j.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
 	}
 	times := self.Times(j.Model, "", size, bytes)
-	c := course{before: s.running.prompts(), hands: hands}
+	c := course{turn: turn, before: turn, hands: hands}
 	if state > 0 {
 		c.before += times.Restore
 	} else if c.before += times.Prompt; size.Key != "" && s.prefixes.Held()[size.Key] == 0 {

@@ -287,8 +287,8 @@ func TestStagesMeasure(t *testing.T) {
 	perToken := 4000.0/2038 + (2-4000.0/2038)/5
 	want := jobs.Rates{
 		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 49.5,
-		PrefillByLength: map[string]float64{"2k": 1038 + (1010-1038)/5.0}, DecodeByLength: map[string]float64{"2k": 49.5},
-		TokensByLength: map[string]float64{"2k": 2038 - 38/5.0 - (2038-38/5.0-2000)/5}, PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,
+		PrefillByLength: map[string]float64{"4k": 1038 + (1010-1038)/5.0}, PrefillTokensByLength: map[string]float64{"4k": 3038 - (3038-2990)/5.0}, DecodeByLength: map[string]float64{"2k": 49.5},
+		TokensByLength: map[string]float64{"2k": 2038 - 38/5.0}, PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,
 		RestoreBytesPerSecond: 4e9, CheckSeconds: 0.005, LinkBytesPerSecond: map[string]float64{"spark/1": 2.5e9},
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b <= 1e-6*a && b-a <= 1e-6*a })

@@ -18,7 +18,7 @@ func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) 
 		PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 	}
 	start := time.Now()
-	s.foresee(t, false, false)
+	s.foresee(t, false, false, s.running.prompts())
 	c, err := s.engine.Decode(ctx, s.request(t, 0), from, s.emit(t))
 	if err != nil {
 		return jobs.Outcome{}, err
@@ -62,10 +62,11 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 		s.yield(t)
 	}
 	if t.Stage != jobs.StagePrefill { // else decide has
+		turn := s.running.prompts()
 		if t.Intake {
-			s.running.arrived(t.Job)
+			turn = s.running.arrived(t.Job)
 		}
-		s.foresee(t, false, false)
+		s.foresee(t, false, false, turn)
 	}
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {

@@ -114,7 +114,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 	m.arrived, m.file = true, file
 	defer s.remove(t.Job.ID, file.Path)
 	m.began = time.Now()
-	s.foresee(t, false, true)
+	s.foresee(t, false, true, s.running.prompts())
 	c, err := s.engine.Decode(ctx, s.request(t, fileTime(file.Bytes)), engine.Prefilled{
 		Kind: jobs.KindState, PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 		State: &engine.StateFile{
@@ -149,7 +149,7 @@ func (s *Stage) accepts(h *jobs.Handover) (*engine.Mover, *jobs.HandoverError) {
 func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverError) (engine.Completion, error) {
 	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "from", t.Handover.Prefill.Server,
 		"failure", why.Failure, "error", why)
-	s.foresee(t, false, false)
+	s.foresee(t, false, false, s.running.prompts())
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err == nil {
 		s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)

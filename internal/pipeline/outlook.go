@@ -26,6 +26,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	}
 	size := s.size(b.Head)
 	s.seen.note(b.Head.ID, size)
+	s.running.unexpect(b.Head.ID)
 	o := s.outlook(b.Head, size, b.Intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	s.log.Debug("looked ahead", "job", b.Head.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
@@ -35,7 +36,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	case best.Action == schedule.Wait, best.Action == schedule.Continue:
 		return jobs.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
-	s.running.expect(b.Head.ID, s.course(b.Head, best.Action == schedule.HandOver, 0))
+	s.running.expect(b.Head.ID, s.course(b.Head, best.Action == schedule.HandOver, 0, s.running.prompts()))
 	return jobs.Choice{Take: true, Why: s.way(best, options, b.Intake)}
 }
 

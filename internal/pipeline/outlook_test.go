@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,23 @@ func TestNextIsTakenBySomebody(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// A job that is looked at again before it is here counts once in what the worker is about to do.
+func TestNextAgain(t *testing.T) {
+	for _, id := range []string{"p", "d"} {
+		w := newTwo(t)
+		stage, b := map[string]*pipeline.Stage{"p": w.prefill, "d": w.decode}[id], jobs.Backlog{Head: head(10_000), Intake: 60}
+		first := stage.Next(b)
+		said := stage.Running()
+		again := stage.Next(b)
+		if !first.Take || !again.Take || len(said) != 1 {
+			t.Fatalf("%s says %+v and %+v, and is at %+v", id, first, again, said)
+		}
+		if now := stage.Running(); len(now) != 1 || math.Abs(now[0].EndsSeconds-said[0].EndsSeconds) > 0.1 {
+			t.Errorf("%s is at %+v after a second look, and was at %+v before", id, now, said)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 			return s.whole(ctx, t, why)
 		}
 	default:
-		s.foresee(t, true, false)
+		s.foresee(t, true, false, s.running.prompts())
 	}
 
 	bytes, denied := s.mayExport(t.Job)

@@ -28,6 +28,7 @@ type expected struct {
 // course is how one task goes on, as far as it was foreseen.
 type course struct {
 	began     time.Time
+	turn      float64 // seconds until the engine turns to it
 	before    float64 // seconds until its first token, or until its end if it hands over
 	tokens    float64 // of its answer
 	perSecond float64
@@ -61,29 +62,42 @@ func (r *running) expect(job string, c course) {
 	now := time.Now()
 	c.began, c.said = now, c.ends(now)
 	r.mu.Lock()
-	r.expected = append(slices.DeleteFunc(r.expected, func(e expected) bool { return e.job == job || now.Sub(e.began) > expectation }), expected{job, c})
+	r.expected = append(slices.DeleteFunc(r.expected, func(e expected) bool { return now.Sub(e.began) > expectation }), expected{job, c})
 	r.mu.Unlock()
 	r.changed()
 }
 
-// arrived forgets that a job was expected, or, if it was not, the batch job in whose place it came: others were faster.
-func (r *running) arrived(j *jobs.Job) {
-	if j.Class != jobs.Batch {
-		return
-	}
+// unexpect forgets that a job was expected, since it is chosen anew.
+func (r *running) unexpect(job string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.expected, func(e expected) bool { return e.job == j.ID })
-	if i = max(i, 0); i < len(r.expected) {
-		r.expected = slices.Delete(r.expected, i, i+1)
-	}
+	r.expected = slices.DeleteFunc(r.expected, func(e expected) bool { return e.job == job })
 }
 
-// prompts is for how many seconds the engine is at the prompts that it has, which it computes one after the other.
-func (r *running) prompts() (left float64) {
+// arrived forgets that a job was expected, or, if it was not, the batch job in whose place it came: others were faster. It returns in how many seconds
+// the engine turns to it: before those that were chosen after it.
+func (r *running) arrived(j *jobs.Job) (turn float64) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.expected, func(e expected) bool { return e.job == j.ID })
+	if i = max(i, 0); j.Class != jobs.Batch || i >= len(r.expected) {
+		return r.queue(now)
+	}
+	e := r.expected[i]
+	r.expected = slices.Delete(r.expected, i, i+1)
+	return max(0, e.turn-now.Sub(e.began).Seconds())
+}
+
+// prompts is for how many seconds the engine is at the prompts that it has, which it computes one after the other.
+func (r *running) prompts() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue(time.Now())
+}
+
+// queue is prompts with the lock held.
+func (r *running) queue(now time.Time) (left float64) {
 	for c := range r.courses(now) {
 		if c.first.IsZero() && !c.waits && !c.hops {
 			left = max(left, c.computed(now).Sub(now).Seconds())
@@ -108,7 +122,7 @@ func (r *running) courses(now time.Time) iter.Seq[*course] {
 	}
 }
 
-// wait notes a task that waits for a slot, and that its KV state will be here in so many seconds.
+// wait notes a task that waits for a slot, and that its KV state will be here in so many seconds; 0 if it is.
 func (r *running) wait(t *jobs.Task, arrives float64) {
 	r.begin(t, course{before: arrives, hands: true, relayed: true, waits: true})
 }
@@ -215,7 +229,7 @@ func (c *course) answers(now time.Time) time.Time {
 
 // computed is when what comes before the answer will probably have ended.
 func (c *course) computed(now time.Time) time.Time {
-	if at := c.began.Add(seconds(c.before)); c.waits || !at.Before(now) {
+	if at := c.began.Add(seconds(c.before)); c.before == 0 || !at.Before(now) {
 		return at
 	}
 	return now.Add(now.Sub(c.began) / 10) // it takes longer than expected: who knows how long

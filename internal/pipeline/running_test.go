@@ -75,21 +75,48 @@ func TestExpected(t *testing.T) {
 			}
 		}
 		r.expect("a", course{before: 4, tokens: 100, perSecond: 10})
-		r.expect("b", course{before: 8, hands: true})
+		r.expect("b", course{turn: 4, before: 8, hands: true})
 		want(2, 8)
-		r.arrived(&jobs.Job{ID: "urgent", Class: jobs.Interactive})
+		if turn := r.arrived(&jobs.Job{ID: "urgent", Class: jobs.Interactive}); turn != 8 {
+			t.Errorf("an interactive job has its turn in %v s, want 8", turn)
+		}
 		want(2, 8)
-		r.arrived(&jobs.Job{ID: "b", Class: jobs.Batch})
+		if turn := r.arrived(&jobs.Job{ID: "b", Class: jobs.Batch}); turn != 4 {
+			t.Errorf("a job that was expected has its turn in %v s, want 4", turn)
+		}
 		want(1, 4)
 		r.begin(new(jobs.Task), course{before: 8, hands: true})
 		want(2, 8)
-		r.arrived(&jobs.Job{ID: "another, instead of a", Class: jobs.Batch})
+		if turn := r.arrived(&jobs.Job{ID: "another, instead of a", Class: jobs.Batch}); turn != 0 {
+			t.Errorf("a job in another's place has its turn in %v s, want at once, before the one that was chosen later", turn)
+		}
 		want(1, 8)
 		r.expect("c", course{before: 12})
 		time.Sleep(expectation + time.Millisecond) // somebody else has it
 		want(1, 7)
 		r.expect("d", course{before: 9})
 		want(2, 9)
+	})
+}
+
+// A KV state that comes later than expected is not taken to be here.
+func TestStateComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, task := &running{changed: func() {}, tasks: map[*jobs.Task]*course{}}, new(jobs.Task)
+		left := func() float64 { return r.list()[0].EndsSeconds }
+		r.wait(task, 2)
+		if got := left(); got != 2 {
+			t.Errorf("it comes in %v s, want 2", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := left(); got <= 0 {
+			t.Error("a second later than expected it is taken to be here")
+		}
+		r.wait(task, 0)
+		time.Sleep(time.Second)
+		if got := left(); got != 0 {
+			t.Errorf("it is here, and comes in %v s", got)
+		}
 	})
 }
 

@@ -41,8 +41,21 @@ func (w *Worker) mayWait(s source, same int) bool {
 	if s.class() == jobs.Interactive && same == 0 && w.belongs(s) && w.yieldingHere() {
 		return true // a job gives way to it
 	}
-	return same < w.cfg.Ahead*w.cfg.Slots.Size() && w.belongs(s) && !w.idlePeer()
+	return same < w.places(s) && w.belongs(s) && !w.idlePeer()
 }
+
+// places is how many jobs of a source's class may wait here.
+func (w *Worker) places(s source) int {
+	n := w.cfg.Ahead * w.cfg.Slots.Size()
+	if n > 0 && fetchesFirst(s) {
+		free, _ := w.cfg.Slots.Idle()
+		n += free
+	}
+	return n
+}
+
+// fetchesFirst reports whether a job of the source waits here, even if a slot is free, until its KV state is there: the slot may do a whole request meanwhile.
+func fetchesFirst(s source) bool { return s.stream == StreamRelay && s.class() == jobs.Batch }
 
 // belongs reports whether jobs of the source may wait here at all: interactive ones while there is nobody else for them or a job here would give way to them, and those of
 // the intake, in a decode worker, while no prefill worker lives.

@@ -218,8 +218,8 @@ func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	if free > 1 && i.hush() {
 		return -1, ""
 	}
-	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 {
-		return -1, ""
+	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 && w.takes(sourceOf(jobs.RoleDecode, w.cfg.Model, jobs.Batch)) {
+		return -1, "" // what has been computed comes first, as long as there is room for it
 	}
 	view, _ := w.fleet.membership()
 	lane, why, _ = i.pick(ctx, view.noPrefill) // then other jobs are here to be taken as well, in their turn

@@ -88,7 +88,7 @@ type Forecast struct {
 func never() Forecast { return Forecast{End: math.Inf(1)} }
 
 // cost is what is made small: the end, and among ends that are as good the sooner job.
-func (f Forecast) cost() float64 { return f.End + 0.02*f.Mean }
+func (f Forecast) cost() float64 { return f.End + 0.3*f.Mean }
 
 // Option is one thing that a slot may do, and how the work then ends.
 type Option struct {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,19 +104,11 @@ func runReal(ctx context.Context, w io.Writer, o realOptions) (met bool, err err
 		return false, err
 	}
 	keep := o.dir != ""
-	for _, dir := range []string{o.dir, o.trace} {
-		if dir != "" {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return false, err
-			}
-		}
-	}
-	if o.dir, err = os.MkdirTemp(o.dir, "planbench-"); err != nil {
+	remove, err := workFolder(&o.dir, o.trace)
+	if err != nil {
 		return false, err
 	}
-	if !keep {
-		defer os.RemoveAll(o.dir)
-	}
+	defer remove()
 	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server"}})
 	if err != nil {
 		return false, err
@@ -124,7 +117,7 @@ func runReal(ctx context.Context, w io.Writer, o realOptions) (met bool, err err
 	for round := range o.rounds {
 		for _, engine := range engines {
 			for _, l := range realLoads() {
-				if !strings.Contains(","+strings.Join(loads, ",")+",", ","+l.Name+",") {
+				if !slices.Contains(loads, l.Name) {
 					continue
 				}
 				if o.jobs > 0 {

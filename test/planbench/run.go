@@ -40,20 +40,12 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, dir := range []string{o.out, o.timeline, o.trace, o.dir} {
-		if dir != "" {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return false, err
-			}
-		}
-	}
 	o.keep = o.dir != ""
-	if o.dir, err = os.MkdirTemp(o.dir, "planbench-"); err != nil {
+	remove, err := workFolder(&o.dir, o.out, o.timeline, o.trace)
+	if err != nil {
 		return false, err
 	}
-	if !o.keep {
-		defer os.RemoveAll(o.dir)
-	}
+	defer remove()
 	programs, err := host.Build(ctx, filepath.Join(o.dir, "bin"), host.BuildOptions{
 		Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server", "pacedserver"},
 	})
@@ -71,6 +63,29 @@ func Run(ctx context.Context, w io.Writer, o options) (met bool, err error) {
 		err = errors.Join(err, fmt.Errorf("write report: %w", failed))
 	}
 	return met, errors.Join(err, writeFigures(filepath.Join(o.out, "plans.json"), all))
+}
+
+// workFolder makes the folders that are named, and in the first a new one, which takes its place. remove removes that if the first had no name.
+func workFolder(dir *string, others ...string) (remove func(), err error) {
+	keep := *dir != ""
+	for _, d := range append(others, *dir) {
+		if d == "" {
+			continue
+		}
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, fmt.Errorf("make folder: %w", err)
+		}
+	}
+	made, err := os.MkdirTemp(*dir, "planbench-")
+	if err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	*dir = made
+	return func() {
+		if !keep {
+			_ = os.RemoveAll(made)
+		}
+	}, nil
 }
 
 // rounds are the numbers of jobs to be run on the same engines and workers: all, unless a machine becomes slower, which workers that have seen it know.

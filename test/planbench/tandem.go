@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,8 +128,8 @@ func (t *tandem) launchWorker(e *pacedEngine) (*host.Process, error) {
 		args = append(args, "--handover-listen", at, "--handover-url", "http://"+link.Addr())
 	}
 	return host.Start(host.Spec{
-		Name: "worker-" + m.Name, Program: t.programs.Path(m.Role + "-worker"), Args: args, Env: []string{"HOME=" + dir}, Dir: dir,
-		Log: filepath.Join(dir, "worker.log"),
+		Name: "worker-" + m.Name, Program: t.programs.Path(m.Role + "-worker"), Args: args, Dir: dir, Log: filepath.Join(dir, "worker.log"),
+		Env: []string{"HOME=" + dir, "TANDEM_LOG_LEVEL=" + cmp.Or(os.Getenv("TANDEM_LOG_LEVEL"), "info")}, // debug: every decision
 	})
 }
 

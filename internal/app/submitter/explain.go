@@ -164,7 +164,7 @@ func (p *scene) ask(tokens, cachedPrefill, cachedDecode int, cacheType string) e
 	q.Link, q.NoHandover = q.Decode.Link(from), p.noHandover()
 	q.StateBytes = int64(q.Prefill.StateBytes(tokens, cmp.Or(cacheType, p.engineCache())).Value)
 	q.QueueDecode = engine.Wait(p.decoding, p.decodeSlots, q.Decode.Job(tokens).Value)
-	q.QueuePrefill = engine.Wait(p.prefilling, p.prefillSlots, float64(q.UncachedPrefill)/q.Prefill.Prefill(tokens).Value)
+	q.QueuePrefill = engine.Wait(p.prefilling, p.prefillSlots, float64(q.UncachedPrefill)/q.Prefill.Prefill(tokens, tokens-q.UncachedPrefill).Value)
 	return q
 }
 

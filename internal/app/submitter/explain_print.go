@@ -54,7 +54,7 @@ func rateLines(q engine.Question) []rateLine {
 		return rateLine{key, name, prefill, decode, text}
 	}
 	return []rateLine{
-		line("prefill_tokens_per_second", "prompt tokens/s", figure, new(q.Prefill.Prefill(q.Tokens)), new(q.Decode.Prefill(q.Tokens))),
+		line("prefill_tokens_per_second", "prompt tokens/s", figure, new(q.Prefill.Prefill(q.Tokens, q.Tokens-q.UncachedPrefill)), new(q.Decode.Prefill(q.Tokens, q.Tokens-q.UncachedDecode))),
 		line("decode_tokens_per_second", "generated tokens/s", figure, new(q.Prefill.Decode(q.Tokens)), new(q.Decode.Decode(q.Tokens))),
 		line("save_bytes_per_second", "state written", perSecond, new(q.Prefill.Save()), nil),
 		line("link_bytes_per_second", "state moved", perSecond, nil, &q.Link),

@@ -78,9 +78,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var fault Fault
+	ended := func() {}
 	if !b.loads() {
 		s.change(func() { s.calls++; s.running++; s.peak = max(s.peak, s.running) })
-		defer s.change(func() { s.running-- })
+		ended = sync.OnceFunc(func() { s.change(func() { s.running-- }) })
+		defer ended()
 		fault = s.nextFault()
 	}
 	m := s.find(b.Model)
@@ -103,7 +105,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.load(m, &b)
 		thinks = thinks || b.Think == nil && s.options.Thinks
-		s.generate(r.Context(), w, m, &b, thinks, fault)
+		s.generate(r.Context(), w, m, &b, thinks, fault, ended)
 	}
 }
 
@@ -134,7 +136,8 @@ func (s *Server) take(ctx context.Context, m *model) (n int, err error) {
 	})
 }
 
-func (s *Server) generate(ctx context.Context, w http.ResponseWriter, m *model, b *body, thinks bool, fault Fault) {
+// generate gives its slot back and calls ended before it says that it has: the client may send its next request then.
+func (s *Server) generate(ctx context.Context, w http.ResponseWriter, m *model, b *body, thinks bool, fault Fault, ended func()) {
 	prompt := b.rendered()
 	if thinks {
 		prompt += "<think>"
@@ -199,7 +202,8 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, m *model, 
 	case WrongCounts:
 		end["prompt_eval_cached_count"] = len(list) + 1
 	}
-	release() // before the client can send its next request
+	release()
+	ended()
 	out.done(end)
 }
 
