@@ -17,6 +17,7 @@ type running struct {
 	mu       sync.Mutex
 	tasks    map[*jobs.Task]*course
 	expected []expected // jobs that this worker is about to fetch, in order
+	computed time.Time  // when a prompt last was
 }
 
 // expected is a job that this worker has chosen to fetch.
@@ -37,11 +38,12 @@ type course struct {
 	waits     bool // for a slot
 	hops      bool // it is done here, and others cannot see yet that it waits for decode
 
-	first time.Time     // token; zero before
-	last  time.Time     // token
-	made  float64       // tokens so far
-	spent time.Duration // on these, but for pauses in which the engine was at others' prompts
-	said  time.Time     // when it will end, as others have heard
+	first  time.Time     // token; zero before
+	last   time.Time     // token
+	made   float64       // tokens so far
+	spent  time.Duration // on these
+	held   time.Duration // of that, while the engine was at others' prompts
+	said   time.Time     // when it will end, as others have heard
 }
 
 // begin notes a task that begins now.
@@ -99,7 +101,7 @@ func (r *running) prompts() float64 {
 // queue is prompts with the lock held.
 func (r *running) queue(now time.Time) (left float64) {
 	for c := range r.courses(now) {
-		if c.first.IsZero() && !c.waits && !c.hops {
+		if c.atPrompt() {
 			left = max(left, c.computed(now).Sub(now).Seconds())
 		}
 	}
@@ -133,7 +135,10 @@ func (r *running) hop(t *jobs.Task) { r.begin(t, course{hops: true, hands: true}
 // end forgets a task.
 func (r *running) end(t *jobs.Task) {
 	r.mu.Lock()
-	_, known := r.tasks[t]
+	c, known := r.tasks[t]
+	if known && c.atPrompt() {
+		r.computed = time.Now()
+	}
 	delete(r.tasks, t)
 	r.mu.Unlock()
 	if known {
@@ -155,9 +160,9 @@ func (r *running) emitted(t *jobs.Task, tokens float64) {
 	news := false
 	if c != nil {
 		if c.first.IsZero() {
-			c.first = now
+			c.first, r.computed = now, now
 		} else {
-			c.spend(now.Sub(c.last), tokens)
+			c.spend(now.Sub(c.last), tokens, r.prompted(c.last))
 		}
 		c.last = now
 		ends := c.ends(now)
@@ -172,17 +177,36 @@ func (r *running) emitted(t *jobs.Task, tokens float64) {
 	}
 }
 
-// pause is by how many times longer than expected tokens take if the engine did not work on them all that time.
+// pause is by how many times longer than expected tokens take if the engine did not work on them all that time, but on a prompt of another slot.
 const pause = 4
 
-// spend notes tokens that came after so long.
-func (c *course) spend(took time.Duration, tokens float64) {
+// spend notes tokens that came after so long, and whether the engine was at others' prompts meanwhile.
+func (c *course) spend(took time.Duration, tokens float64, prompts bool) {
 	c.made += tokens
-	if c.perSecond > 0 {
-		took = min(took, seconds(pause*tokens/c.perSecond))
-	}
 	c.spent += took
+	if expected := seconds(tokens / c.perSecond); prompts && c.perSecond > 0 && took > pause*expected {
+		c.held += took - expected
+	}
 }
+
+// worked is for how long the engine was at the answer so far.
+func (c *course) worked() time.Duration { return c.spent - c.held }
+
+// prompted reports whether the engine was at others' prompts since then. The lock must be held.
+func (r *running) prompted(since time.Time) bool {
+	if r.computed.After(since) {
+		return true
+	}
+	for _, c := range r.tasks {
+		if c.atPrompt() {
+			return true
+		}
+	}
+	return false
+}
+
+// atPrompt reports whether the engine has the task's prompt still.
+func (c *course) atPrompt() bool { return c.first.IsZero() && !c.waits && !c.hops }
 
 // share is which part of the time since its first token a task's answer had the engine for, beside other answers, and not waiting for others' prompts; 1 if
 // nobody knows.
@@ -193,7 +217,7 @@ func (r *running) share(t *jobs.Task) float64 {
 	if c == nil || c.spent <= 0 {
 		return 1
 	}
-	return min(1, c.spent.Seconds()/c.last.Sub(c.first).Seconds())
+	return c.worked().Seconds() / c.spent.Seconds()
 }
 
 // enough is after how many tokens the speed that is seen counts, and no longer the one that was expected.
@@ -209,8 +233,8 @@ func (c *course) ends(now time.Time) time.Time {
 		return at.Add(seconds(c.tokens / c.perSecond))
 	}
 	perSecond := c.perSecond
-	if c.made > enough && c.spent > 0 {
-		perSecond = c.made / c.spent.Seconds()
+	if worked := c.worked(); c.made > enough && worked > 0 {
+		perSecond = c.made / worked.Seconds()
 	}
 	if perSecond <= 0 {
 		return now

@@ -39,10 +39,13 @@ func TestRunning(t *testing.T) {
 			r.emitted(task, 1)
 		}
 		want(3, 0)
+		other := new(jobs.Task)
+		r.begin(other, course{before: 5, hands: true})
 		time.Sleep(5 * time.Second) // the engine was at the prompt of another
+		r.end(other)
 		r.emitted(task, 1)
-		want(59.0/(41/(2+pause*0.1)), 0)
-		if got := r.share(task); math.Abs(got-(2+pause*0.1)/7) > 0.01 {
+		want(59.0/(41/(2+0.1)), 0)
+		if got := r.share(task); math.Abs(got-(2+0.1)/7) > 0.01 {
 			t.Errorf("the answer had the engine for %v of its time", got)
 		}
 		for range 100 { // longer than expected
@@ -52,6 +55,16 @@ func TestRunning(t *testing.T) {
 		if list := r.list(); list[0].EndsSeconds < 0.5 {
 			t.Errorf("an answer that is longer than expected ends in %v s", list[0].EndsSeconds)
 		}
+		slow := new(jobs.Task) // nobody's prompt, the machine is so slow
+		r.begin(slow, course{tokens: 100, perSecond: 10})
+		for range 30 {
+			r.emitted(slow, 1)
+			time.Sleep(time.Second)
+		}
+		if got, all := r.share(slow), r.list(); got != 1 || max(all[0].EndsSeconds, all[1].EndsSeconds) < 60 {
+			t.Errorf("an answer at a tenth of the speed had the engine for %v of its time; %+v", got, all)
+		}
+		r.end(slow)
 		before := told
 		r.end(task)
 		if told != before+1 || len(r.list()) > 0 {

@@ -21,6 +21,7 @@ const (
 // the decode side must predict the same from. What proves the state's use there proves here that it was the
 // prompt's. An error is a *jobs.HandoverError, or that of a server that is gone.
 func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error) {
+	defer sl.endTurn()
 	if err := sl.server.canMove(); err != nil {
 		return nil, err
 	}

@@ -2,13 +2,25 @@ package slots
 
 import "context"
 
+// fillsBatch is how many tokens of a prompt keep a server as busy as several prompts together would: its micro batch, unless it was told otherwise.
+const fillsBatch = 512
+
 // Prefill computes all tokens of the prompt but the last, the shared part by itself first, beside what
 // the slot holds already. The slot then holds exactly these, and a state of it can be exported.
+//
+// Prompts of several slots have their turn one after the other, each until its state is exported or its answer has begun: side by side
+// none would be done sooner, and the last token of the first would wait for all of the others.
 func (sl *Slot) Prefill(ctx context.Context, p Prompt) (Computed, error) {
 	head := p.head()
 	var total Computed
 	if len(head) == 0 {
 		return total, nil
+	}
+	if s := sl.server; sl.turn == nil && s.id.Slots > 1 && len(head)-sl.cache.use(p.Tokens, s.config.plain()) >= fillsBatch {
+		if err := s.turn.open(ctx); err != nil {
+			return total, err
+		}
+		sl.turn = s.turn.close
 	}
 	if n := sl.shared(p); n > 0 {
 		c, err := sl.compute(ctx, head[:n], p.progress)
@@ -25,6 +37,14 @@ func (sl *Slot) Prefill(ctx context.Context, p Prompt) (Computed, error) {
 	total.Cached = max(0, len(head)-total.Computed)
 	total.Duration += c.Duration
 	return total, nil
+}
+
+// endTurn lets the next prompt be computed.
+func (sl *Slot) endTurn() {
+	if sl.turn != nil {
+		sl.turn()
+		sl.turn = nil
+	}
 }
 
 // shared is how much of the prompt to compute by itself first, 0 if nothing. A cache that can be stepped

@@ -32,6 +32,7 @@ type Server struct {
 	id     Identity
 	pool   *pool
 	window window
+	turn   window // of the prompt that is computed; see Prefill
 	recent recent
 	memo   memo
 
@@ -106,7 +107,7 @@ func New(c Config, said Identity) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), window: newWindow(), sampling: newWindow()}, nil
+	return &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), window: newWindow(), turn: newWindow(), sampling: newWindow()}, nil
 }
 
 // plain reports whether the cache can be stepped back to anywhere.

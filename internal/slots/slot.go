@@ -15,6 +15,7 @@ type Slot struct {
 
 	release sync.Once
 	window  func() // closes the window of an import; nil if none is open
+	turn    func() // ends the turn of the slot's prompt; nil if it has none
 }
 
 // Acquire waits for a free slot and takes the best one for the prompt.
@@ -75,6 +76,7 @@ func (sl *Slot) ID() int { return sl.cache.id }
 func (sl *Slot) Release() {
 	sl.release.Do(func() {
 		sl.Started()
+		sl.endTurn()
 		sl.server.pool.release(sl.cache)
 	})
 }
@@ -112,7 +114,11 @@ func (sl *Slot) Placement() Placement {
 // Stream is Server.Stream for a request with this slot's placement that generates an answer to the
 // prompt. It waits for imports into other slots; with its first event the import into this one is over.
 func (sl *Slot) Stream(ctx context.Context, path string, body any, prompt []int32, progress func(), take func(*Event) error) error {
-	if err := sl.stream(ctx, path, body, prompt, progress, take); err != nil {
+	begun := func() {
+		sl.endTurn()
+		progress()
+	}
+	if err := sl.stream(ctx, path, body, prompt, begun, take); err != nil {
 		return err
 	}
 	sl.cache.more = true
