@@ -50,12 +50,12 @@ func (o *Outlook) Scene() *schedule.Scene {
 		}
 		s.Kinds = append(s.Kinds, schedule.Kind{Prefix: key, Bytes: states.StateBytes(z.Tokens, o.cacheType()).Value})
 	}
-	for _, w := range o.Workers {
+	for i, w := range o.Workers {
 		m := schedule.Machine{
 			Decode: w.Role == jobs.RoleDecode, Takes: w.Role == jobs.RoleDecode && w.NoStates == "", Slots: make([]schedule.Slot, max(1, w.Slots)),
 		}
-		for i, z := range o.Sizes {
-			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[i].Bytes))
+		for kind, z := range o.Sizes {
+			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[kind].Bytes))
 		}
 		next := 0
 		for _, r := range w.Running {
@@ -63,7 +63,7 @@ func (o *Outlook) Scene() *schedule.Scene {
 			case r.Ahead && r.HandsOver:
 				s.Relay = append(s.Relay, schedule.Ready{At: -1, Kind: o.Typical})
 			case r.Ahead:
-				s.Relay = append(s.Relay, schedule.Ready{At: max(0, r.EndsSeconds), Kind: o.Typical})
+				s.Relay = append(s.Relay, schedule.Ready{At: max(0, r.EndsSeconds), Kind: o.Typical, Machine: i})
 			case next < len(m.Slots):
 				m.Slots[next] = schedule.Slot{Free: max(r.EndsSeconds, leastLeft), First: r.FirstSeconds, Hand: r.HandsOver, Kind: o.Typical}
 				next++

@@ -84,7 +84,7 @@ func TestScene(t *testing.T) {
 		},
 		Kinds:  []schedule.Kind{{Prefix: 1, Bytes: 2e8}, {Bytes: 2e8}},
 		Intake: []schedule.Lot{{Kind: 0, Count: 3}},
-		Relay:  []schedule.Ready{{At: -1, Kind: 1}, {At: 0.5, Kind: 1}, {At: -1, Kind: 1}},
+		Relay:  []schedule.Ready{{At: -1, Kind: 1}, {At: 0.5, Kind: 1, Machine: 1}, {At: -1, Kind: 1}},
 	}
 	want.Machines[1].Times[0].Generate, want.Machines[1].Times[1].Generate = []float64{2}, []float64{1}
 	if diff := cmp.Diff(want, pairOutlook().Scene(), cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {

@@ -128,11 +128,11 @@ func (w *world) scene(m *machine, free *slot) (s *schedule.Scene, slot int) {
 		s.Machines = append(s.Machines, sm)
 	}
 	for _, r := range w.relay {
-		at := -1.0
+		ready := schedule.Ready{At: -1, Kind: 2}
 		if r.to != nil {
-			at = max(0, r.at-w.now)
+			ready.At, ready.Machine = max(0, r.at-w.now), r.to.index
 		}
-		s.Relay = append(s.Relay, schedule.Ready{At: at, Kind: 2})
+		s.Relay = append(s.Relay, ready)
 	}
 	return s, slot
 }

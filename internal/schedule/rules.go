@@ -55,7 +55,7 @@ func (m *simulation) choose(sl *slot) Action {
 	x := &m.Machines[sl.machine]
 	switch {
 	case x.Decode:
-		if len(m.ready) > 0 && m.ready[0].At <= m.now && x.Takes {
+		if x.Takes && m.there(sl.machine) >= 0 {
 			return Continue
 		}
 		if m.left > 0 && m.rule.whole {

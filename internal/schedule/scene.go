@@ -44,8 +44,9 @@ type Kind struct {
 
 // Ready is a job whose KV state waits for a decode machine.
 type Ready struct {
-	At   float64 // when it can be read there; below 0 if nobody fetches it yet
-	Kind int
+	At      float64 // when it can be read there; below 0 if nobody fetches it yet
+	Kind    int
+	Machine int // that fetches it, or has it
 }
 
 // Lot is some jobs of one kind.

@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 		}, 0, schedule.Whole, 7},
 		{"decode has a state to go on from", func() *schedule.Scene {
 			s := pair(2)
-			s.Relay = []schedule.Ready{{At: 0}}
+			s.Relay = []schedule.Ready{{At: 0, Machine: 1}}
 			return s
 		}, 1, schedule.Continue, 8},
 		{"one more that runs here hands over", func() *schedule.Scene {

@@ -90,15 +90,16 @@ func (x *Machine) shares() []float64 {
 func (m *simulation) reset(r rule) {
 	m.rule, m.now, m.lot, m.taken, m.left, m.busy, m.waits, m.done, m.Forecast = r, 0, 0, 0, 0, 0, nil, 0, Forecast{}
 	m.ready, m.queue = m.ready[:0], m.queue[:0]
+	clear(m.links)
 	for _, r := range m.Relay {
 		if r.At < 0 {
 			m.queue = append(m.queue, r.Kind)
 		} else {
 			m.ready = append(m.ready, r)
+			m.links[r.Machine] = max(m.links[r.Machine], r.At)
 		}
 	}
 	slices.SortStableFunc(m.ready, byTime)
-	clear(m.links)
 	for _, l := range m.Intake {
 		m.left += l.Count
 	}
@@ -277,11 +278,12 @@ func (m *simulation) act(sl *slot, a Action) bool {
 	x := &m.Machines[sl.machine]
 	switch a {
 	case Continue:
-		if len(m.ready) == 0 || m.ready[0].At > m.now || !x.Takes {
+		i := m.there(sl.machine)
+		if i < 0 || !x.Takes {
 			return false
 		}
-		kind := m.ready[0].Kind
-		m.ready = slices.Delete(m.ready, 0, 1)
+		kind := m.ready[i].Kind
+		m.ready = slices.Delete(m.ready, i, i+1)
 		sl.prefix, sl.hand, sl.answer = m.Kinds[kind].Prefix, false, x.Times[kind].Generate[0]
 		m.compute(sl, x.Times[kind].Restore)
 		m.fetch()
@@ -327,31 +329,68 @@ func (m *simulation) compute(sl *slot, seconds float64) {
 	m.busy++
 }
 
-// fetch has decode machines fetch states: beside those for free slots one for each slot, which waits there.
+// fetch has decode machines fetch states: beside those for free slots one for each slot, which waits there. One that waits goes to a machine that has
+// nothing else to do.
 func (m *simulation) fetch() {
-	if len(m.queue) == 0 {
-		return
-	}
-	room := -len(m.ready)
-	for i := range m.Machines {
-		if x, e := &m.Machines[i], &m.engines[i]; x.Decode && x.Takes {
-			room += 2*len(e.slots) - e.busy()
-		}
-	}
-	for ; room > 0 && len(m.queue) > 0; room-- {
-		to := -1 // whose link is free first
-		for i := range m.Machines {
-			if x := &m.Machines[i]; x.Decode && x.Takes && (to < 0 || m.links[i] < m.links[to]) {
-				to = i
-			}
+	for len(m.queue) > 0 {
+		to := m.roomiest(1)
+		if to < 0 {
+			break
 		}
 		kind := m.queue[0]
 		m.queue = slices.Delete(m.queue, 0, 1)
-		m.links[to] = max(m.links[to], m.now) + m.Machines[to].Times[kind].Move
-		r := Ready{m.links[to], kind}
-		place, _ := slices.BinarySearchFunc(m.ready, r, byTime)
-		m.ready = slices.Insert(m.ready, place, r)
+		m.move(kind, to)
 	}
+	if m.left > 0 && m.rule.prefill != gated {
+		return
+	}
+	for i := 0; i < len(m.ready); i++ {
+		if r := m.ready[i]; m.room(r.Machine, 0) < 0 {
+			if to := m.roomiest(0); to >= 0 {
+				m.ready = slices.Delete(m.ready, i, i+1)
+				m.move(r.Kind, to)
+			}
+		}
+	}
+}
+
+// move has a machine fetch a state.
+func (m *simulation) move(kind, to int) {
+	m.links[to] = max(m.links[to], m.now) + m.Machines[to].Times[kind].Move
+	r := Ready{m.links[to], kind, to}
+	place, _ := slices.BinarySearchFunc(m.ready, r, byTime)
+	m.ready = slices.Insert(m.ready, place, r)
+}
+
+// roomiest is the machine that has the most room for a state, so many waiting for each slot; of equals, whose link is free first. It is -1 if none has any.
+func (m *simulation) roomiest(ahead int) (to int) {
+	to, most := -1, 0
+	for i := range m.Machines {
+		if room := m.room(i, ahead); room > most || room > 0 && room == most && m.links[i] < m.links[to] {
+			to, most = i, room
+		}
+	}
+	return to
+}
+
+// room is how many states more a machine would fetch, if so many wait for each slot; below 0 if it has too many.
+func (m *simulation) room(machine, ahead int) int {
+	x, e := &m.Machines[machine], &m.engines[machine]
+	if !x.Decode || !x.Takes {
+		return 0
+	}
+	room := (1+ahead)*len(e.slots) - e.busy()
+	for _, r := range m.ready {
+		if r.Machine == machine {
+			room--
+		}
+	}
+	return room
+}
+
+// there is which of ready a machine can go on from now; -1 if none.
+func (m *simulation) there(machine int) int {
+	return slices.IndexFunc(m.ready, func(r Ready) bool { return r.Machine == machine && r.At <= m.now })
 }
 
 func byTime(a, b Ready) int { return cmp.Compare(a.At, b.At) }

@@ -25,7 +25,7 @@ func main() {
 	flag.StringVar(&o.policies, "policies", strings.Join(allPolicies(), ","), "what to compare")
 	flag.Float64Var(&o.timeScale, "time-scale", 0, "seconds here for one of the fleet's; 0: such that the lower bound for 60 jobs takes --seconds")
 	flag.Float64Var(&o.seconds, "seconds", 120, "that the lower bound for 60 jobs takes here, without --time-scale")
-	flag.Float64Var(&o.sizeScale, "size-scale", 0.001, "bytes of a KV state here for one of the fleet's")
+	flag.Float64Var(&o.sizeScale, "size-scale", 0.003, "bytes of a KV state here for one of the fleet's; what a token costs beside its rows, some 16 bytes, is not scaled")
 	flag.IntVar(&o.atOnce, "at-once", 6, "loads to run at the same time, each on engines, workers and a NATS server of its own: engines sleep most of the time, and at --seconds 120 6 keep two processors less than half busy")
 	flag.BoolVar(&o.sequential, "sequential", false, "run the policies one after the other instead of side by side")
 	flag.StringVar(&o.out, "out", "", "folder for plans.md and plans.json")
