@@ -12,17 +12,16 @@ import (
 // decide chooses the way of a job with plan auto that this prefill worker has fetched, by what is known at this moment of this machine, of the
 // decode workers and of what else there is to do, and says why.
 func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why string) {
-	peers := s.workers()
-	q, size := s.question(ctx, t.Job, peers)
-	s.seen.note(t.Job.ID, size)
 	relay := 0
 	if t.Relay != nil {
 		relay = t.Relay(ctx)
 	}
+	q, size := s.question(ctx, t.Job, s.workers())
+	s.seen.note(t.Job.ID, size)
 	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
 	defer s.deciding.Unlock()
 	turn := s.running.arrived(t.Job)
-	if way, why = s.wayOf(t, q, size, relay, peers); way != engine.WayDecode {
+	if way, why = s.wayOf(t, q, size, relay, s.workers()); way != engine.WayDecode {
 		s.foresee(t, way == engine.WayHandover, false, turn)
 	}
 	return way, why
@@ -34,7 +33,8 @@ func (s *Stage) wayOf(t *jobs.Task, q engine.Question, size engine.Size, relay i
 	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
-	o := s.outlook(j, size, t.Behind+1, relay)
+	intake := 1 + max(0, t.Behind-expectedBy(peers))
+	o := s.outlook(j, size, peers, intake, relay)
 	best, options, ok := o.Next(s.worker)
 	if ok && best.Action == schedule.Wait { // too late: it is here
 		ok = false
@@ -52,7 +52,7 @@ func (s *Stage) wayOf(t *jobs.Task, q engine.Question, size engine.Size, relay i
 	if best.Action == schedule.Whole {
 		way = engine.WayPrefill
 	}
-	return way, s.way(best, options, t.Behind+1) + d.Figures()
+	return way, s.way(best, options, intake) + d.Figures()
 }
 
 // question is what a job will cost on this machine and on the decode worker that will probably take it.

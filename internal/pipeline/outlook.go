@@ -27,7 +27,12 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	size := s.size(b.Head)
 	s.seen.note(b.Head.ID, size)
 	s.running.unexpect(b.Head.ID)
-	o := s.outlook(b.Head, size, b.Intake, b.Relay)
+	peers := s.workers()
+	intake := b.Intake - expectedBy(peers)
+	if intake <= 0 {
+		return jobs.Choice{Again: seconds(leastWait)} // others are about to fetch it
+	}
+	o := s.outlook(b.Head, size, peers, intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	s.log.Debug("looked ahead", "job", b.Head.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
 	switch {
@@ -37,7 +42,19 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 		return jobs.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
 	s.running.expect(b.Head.ID, s.course(b.Head, best.Action == schedule.HandOver, 0, s.running.prompts()))
-	return jobs.Choice{Take: true, Why: s.way(best, options, b.Intake)}
+	return jobs.Choice{Take: true, Why: s.way(best, options, intake)}
+}
+
+// expectedBy is how many jobs of the intake other workers are about to fetch.
+func expectedBy(peers []engine.Peer) (n int) {
+	for _, p := range peers {
+		for _, r := range p.Running {
+			if r.Expected {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // What waits is looked at again after so many seconds, and left for so many at most.
@@ -50,8 +67,8 @@ const (
 // Running is what this worker is at.
 func (s *Stage) Running() []jobs.Running { return s.running.list() }
 
-// outlook is what this worker knows of the work that there is.
-func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *engine.Outlook {
+// outlook is what this worker knows of the work that there is, and of the others at one moment.
+func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, intake, relay int) *engine.Outlook {
 	about := s.about()
 	self := engine.Peer{
 		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.Mover), Running: s.running.list(),
@@ -60,7 +77,7 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, intake, relay int) *en
 	if self.NoStates = s.takes(); about.Mover != nil {
 		self.CacheType = about.Mover.Fingerprint.CacheK
 	}
-	workers := append([]engine.Peer{self}, s.workers()...)
+	workers := append([]engine.Peer{self}, peers...)
 	if s.role == jobs.RolePrefill {
 		for i := range workers {
 			workers[i].NoStates = cmp.Or(workers[i].NoStates, s.noHandover(head, engine.Peer{}))

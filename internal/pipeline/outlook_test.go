@@ -68,6 +68,9 @@ func TestNext(t *testing.T) {
 		{"decode has plenty", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 6, Relayed: true}} }, 10_000, 60, 4, "whole on the prefill machine", ""},
 		{"prefill has 20 s to do", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 20}} }, 10_000, 60, 0, "", "whole on the decode machine"},
 		{"a KV state is about to come", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 0.1, HandsOver: true}} }, 10_000, 60, 0, "", ""},
+		{"the last job, which the other is about to fetch", func(w *two) {
+			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true}}
+		}, 10_000, 1, 0, "", ""},
 		{"no states are taken", func(w *two) { w.noStates = "the two engines differ" }, 10_000, 60, 0, "whole on the prefill machine", "whole on the decode machine"},
 		{"the last job, which the decode machine would end sooner", func(w *two) {
 			w.noStates = "the two engines differ"

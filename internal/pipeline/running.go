@@ -36,14 +36,15 @@ type course struct {
 	hands     bool
 	relayed   bool
 	waits     bool // for a slot
+	expected  bool // it is about to be fetched
 	hops      bool // it is done here, and others cannot see yet that it waits for decode
 
-	first  time.Time     // token; zero before
-	last   time.Time     // token
-	made   float64       // tokens so far
-	spent  time.Duration // on these
-	held   time.Duration // of that, while the engine was at others' prompts
-	said   time.Time     // when it will end, as others have heard
+	first time.Time     // token; zero before
+	last  time.Time     // token
+	made  float64       // tokens so far
+	spent time.Duration // on these
+	held  time.Duration // of that, while the engine was at others' prompts
+	said  time.Time     // when it will end, as others have heard
 }
 
 // begin notes a task that begins now.
@@ -62,18 +63,25 @@ const expectation = time.Second
 // expect notes a job that this worker has chosen to fetch: when it chooses again, for its next slot, it shall not believe that this one is free.
 func (r *running) expect(job string, c course) {
 	now := time.Now()
-	c.began, c.said = now, c.ends(now)
+	c.began, c.said, c.expected = now, c.ends(now), true
 	r.mu.Lock()
 	r.expected = append(slices.DeleteFunc(r.expected, func(e expected) bool { return now.Sub(e.began) > expectation }), expected{job, c})
 	r.mu.Unlock()
 	r.changed()
+	time.AfterFunc(expectation+time.Millisecond, func() { // if it has not come by then, others must not count on it
+		if r.unexpect(job) {
+			r.changed()
+		}
+	})
 }
 
-// unexpect forgets that a job was expected, since it is chosen anew.
-func (r *running) unexpect(job string) {
+// unexpect forgets that a job was expected, and reports whether it was.
+func (r *running) unexpect(job string) (was bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := len(r.expected)
 	r.expected = slices.DeleteFunc(r.expected, func(e expected) bool { return e.job == job })
+	return len(r.expected) < before
 }
 
 // arrived forgets that a job was expected, or, if it was not, the batch job in whose place it came: others were faster. It returns in how many seconds
@@ -286,7 +294,7 @@ func (r *running) list() []jobs.Running {
 			continue
 		}
 		list = append(list, jobs.Running{
-			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits,
+			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits, Expected: c.expected,
 		})
 	}
 	return list

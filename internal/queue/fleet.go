@@ -30,6 +30,8 @@ type fleet struct {
 	view    membership
 	changed chan struct{} // closed and replaced when view changes
 	stirred chan struct{} // and when anybody is heard of
+
+	asks chan chan struct{} // of catchUp
 }
 
 type sighting struct {
@@ -48,7 +50,7 @@ type membership struct {
 func newFleet(model string, timing Timing, now time.Time) *fleet {
 	return &fleet{
 		model: model, ttl: timing.PresenceTTL, grace: timing.Beat / 3, // so that the jobs of the last one are begun within 12 s: 10 of silence, this, and two ticks
-		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}), stirred: make(chan struct{}),
+		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}), stirred: make(chan struct{}), asks: make(chan chan struct{}),
 	}
 }
 
@@ -182,6 +184,36 @@ func (f *fleet) count(now time.Time) {
 	}
 }
 
+// hear takes what a worker says of itself.
+func (f *fleet) hear(m *nats.Msg) {
+	key, broadcast := strings.CutPrefix(m.Subject, livePrefix)
+	if !broadcast {
+		key = m.Subject[len(presencePrefix):]
+	}
+	var p Presence
+	if m.Header.Get("KV-Operation") != "" {
+		f.note(key, nil, time.Now())
+	} else if json.Unmarshal(m.Data, &p) == nil {
+		f.note(key, &p, time.Now())
+	}
+}
+
+// catchUp waits until all that has come of others was heard, though not for long: when the answer to a question to NATS is here, so is all that others
+// said before.
+func (f *fleet) catchUp() {
+	const longest = 20 * time.Millisecond
+	limit, done := time.After(longest), make(chan struct{})
+	select {
+	case f.asks <- done:
+	case <-limit:
+		return
+	}
+	select {
+	case <-done:
+	case <-limit:
+	}
+}
+
 // watch keeps the view up to date until the context ends. The first view is complete when
 // ready is called.
 func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
@@ -219,16 +251,12 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 	for {
 		select {
 		case m := <-heard:
-			key, broadcast := strings.CutPrefix(m.Subject, livePrefix)
-			if !broadcast {
-				key = m.Subject[len(presencePrefix):]
+			f.hear(m)
+		case done := <-f.asks:
+			for len(heard) > 0 {
+				f.hear(<-heard)
 			}
-			var p Presence
-			if m.Header.Get("KV-Operation") != "" {
-				f.note(key, nil, time.Now())
-			} else if json.Unmarshal(m.Data, &p) == nil {
-				f.note(key, &p, time.Now())
-			}
+			close(done)
 		case now := <-tick.C:
 			if nc.IsConnected() {
 				f.expire(now)

@@ -68,8 +68,15 @@ func (i *intake) begin() (end func(handed bool)) {
 	}
 }
 
-// open lists the classes of which a prefill worker may fetch a job now.
+// open lists the classes of which a prefill worker may fetch a job now. While no slot is free for a batch job, but one that runs would give way to an
+// interactive one, it asks for no choice: what is chosen counts in what others hear of this worker.
 func (i *intake) open(ctx context.Context) (open []jobs.Class) {
+	if !i.w.takes(laneSource(i.w.cfg.Model, 0)) {
+		if i.gates[jobs.Interactive].open(ctx) {
+			open = append(open, jobs.Interactive)
+		}
+		return open
+	}
 	began := time.Now()
 	var counting sync.WaitGroup
 	defer counting.Wait()
@@ -144,6 +151,7 @@ func (i *intake) pick(ctx context.Context, may bool) (lane int, why string, take
 
 // choose asks what to do about a lane's next job, and has it asked again in time.
 func (i *intake) choose(lane int, b jobs.Backlog) jobs.Choice {
+	i.w.fleet.catchUp()
 	choice, last := i.w.cfg.Next(b), &i.declined[lane]
 	now := time.Now()
 	switch {
@@ -257,6 +265,7 @@ func (w *Worker) relayed(ctx context.Context) int {
 	if err != nil {
 		w.log.Debug("count what waits for decode", "error", err)
 	}
+	w.fleet.catchUp()
 	return depth.Waiting
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"tandem/internal/tinymodel"
 )
@@ -63,6 +64,58 @@ func TestClass(t *testing.T) {
 				t.Errorf("%d tokens computed for %d prompts with %d shared and together %d own tokens, want at most %d", computed, students, prefix, own, limit)
 			}
 		})
+	}
+}
+
+// While one slot's prompt is computed no other long one is begun, until its state is exported, its answer begins or it is given up; a short one, and one of
+// which all but a little is cached, waits for nobody.
+func TestPromptsHaveTurns(t *testing.T) {
+	m := start(t, setup{spec: tinymodel.TinyShape(tinymodel.Llama, tinymodel.BPE), slots: 2})
+	long := m.prompt(t, 1, fillsBatch+100)
+	prefilled := func(p Prompt) <-chan *Slot {
+		done := make(chan *Slot, 1)
+		go func() {
+			sl, err := m.Acquire(t.Context(), p.Tokens)
+			if err == nil {
+				_, err = sl.Prefill(t.Context(), p)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			done <- sl
+		}()
+		return done
+	}
+	for i, end := range map[uint64]func(sl *Slot){
+		2: func(sl *Slot) {
+			if _, err := sl.Export(t.Context(), long); err != nil {
+				t.Error(err)
+			}
+		},
+		3: func(sl *Slot) {
+			if _, err := say(t.Context(), sl, long); err != nil {
+				t.Error(err)
+			}
+		},
+		4: func(sl *Slot) { sl.Release() },
+	} {
+		first := m.acquire(t, long)
+		first.erase(t.Context())
+		if _, err := first.Prefill(t.Context(), long); err != nil {
+			t.Fatal(err)
+		}
+		short := <-prefilled(m.prompt(t, 10*i, fillsBatch/4))
+		short.Release()
+		waits := prefilled(m.prompt(t, i, fillsBatch+100))
+		until(t, "the second long prompt has a slot", func() bool { return len(m.pool.free) == 0 })
+		select {
+		case <-waits:
+			t.Errorf("case %d: the second prompt was computed before the first one's turn had ended", i)
+		case <-time.After(50 * time.Millisecond):
+		}
+		end(first)
+		(<-waits).Release()
+		first.Release()
 	}
 }
 
