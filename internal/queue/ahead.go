@@ -47,7 +47,7 @@ func (w *Worker) mayWait(s source, same int) bool {
 // places is how many jobs of a source's class may wait here.
 func (w *Worker) places(s source) int {
 	n := w.cfg.Ahead * w.cfg.Slots.Size()
-	if n > 0 && fetchesFirst(s) {
+	if n > 0 && w.fetchesFirst(s) {
 		free, _ := w.cfg.Slots.Idle()
 		n += free
 	}
@@ -55,7 +55,9 @@ func (w *Worker) places(s source) int {
 }
 
 // fetchesFirst reports whether a job of the source waits here, even if a slot is free, until its KV state is there: the slot may do a whole request meanwhile.
-func fetchesFirst(s source) bool { return s.stream == StreamRelay && s.class() == jobs.Batch }
+func (w *Worker) fetchesFirst(s source) bool {
+	return w.cfg.Next != nil && s.stream == StreamRelay && s.class() == jobs.Batch
+}
 
 // belongs reports whether jobs of the source may wait here at all: interactive ones while there is nobody else for them or a job here would give way to them, and those of
 // the intake, in a decode worker, while no prefill worker lives.

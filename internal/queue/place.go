@@ -38,7 +38,7 @@ func (w *Worker) admit(ctx context.Context, d *delivery) bool {
 		before = w.line.claims(d.from)
 	}
 	free, _ := w.cfg.Slots.Idle()
-	if free <= before && w.mayWait(d.from, same) || fetchesFirst(d.from) && same < w.places(d.from) {
+	if free <= before && w.mayWait(d.from, same) || w.fetchesFirst(d.from) && same < w.places(d.from) {
 		if w.able(ctx) != nil {
 			return false
 		}
