@@ -88,7 +88,7 @@ type Forecast struct {
 // never is the forecast of work that does not end.
 func never() Forecast { return Forecast{End: math.Inf(1)} }
 
-// cost is what is made small: the end, and among ends that are as good the sooner job.
+// cost is what is made small: the end, and a share of when jobs are done on average, which tells more as long as the very end depends on who happens to be last.
 func (f Forecast) cost() float64 { return f.End + 0.3*f.Mean }
 
 // Option is one thing that a slot may do, and how the work then ends.

@@ -330,7 +330,7 @@ func (m *simulation) compute(sl *slot, seconds float64) {
 }
 
 // fetch has decode machines fetch states: beside those for free slots one for each slot, which waits there. One that waits goes to a machine that has
-// nothing else to do.
+// nothing else to do: with plan auto, when the intake is empty.
 func (m *simulation) fetch() {
 	for len(m.queue) > 0 {
 		to := m.roomiest(1)
