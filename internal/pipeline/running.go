@@ -192,7 +192,10 @@ const pause = 4
 func (c *course) spend(took time.Duration, tokens float64, prompts bool) {
 	c.made += tokens
 	c.spent += took
-	if expected := seconds(tokens / c.perSecond); prompts && c.perSecond > 0 && took > pause*expected {
+	if !prompts || c.perSecond <= 0 {
+		return
+	}
+	if expected := seconds(tokens / c.perSecond); took > pause*expected {
 		c.held += took - expected
 	}
 }
