@@ -257,38 +257,6 @@ func TestPrefillChooses(t *testing.T) {
 	r.results(append(auto, plain)...)
 }
 
-// A worker that could take nothing but an interactive job, since the one that runs would give way to that, chooses no batch job.
-func TestNothingIsChosenWithoutASlot(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	k, hold, yields := &taker{choose: take}, make(chan struct{}), make(chan struct{}, 2)
-	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
-		task.Yields()
-		yields <- struct{}{}
-		select {
-		case <-hold:
-		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
-		}
-		return passOn(ctx, task)
-	}, func(c *WorkerConfig) { c.Next = k.next })
-	r.beginPrefill(prefill)
-	r.start(jobs.RoleDecode, 1, answer)
-	first, second := testJob(jobs.Batch, planned), testJob(jobs.Batch, planned)
-	r.submit(first)
-	<-yields
-	r.asking(jobs.RolePrefill, 1) // for interactive jobs
-	asked := k.times()
-	r.submit(second)
-	prefill.fleet.stir()
-	r.remains("the second job in the intake", 300*time.Millisecond, func() bool { return r.waiting(StreamIntake) == 2 })
-	if n := k.times() - asked; n > 0 {
-		t.Errorf("it chose %d times while it had no slot", n)
-	}
-	close(hold)
-	r.results(first, second)
-}
-
 // While no slot is free, the next job is shown to who may prepare for it.
 func TestLook(t *testing.T) {
 	t.Parallel()
