@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"tandem/internal/engine"
@@ -28,16 +27,17 @@ import (
 const maxDivergence = 0.25
 
 // Import has the server read a state into the slot and proves, by evaluating the prompt's last token,
-// that it is used and predicts what its writer predicted. Nothing else starts on the server until Started
+// that it is used and predicts what its writer predicted. Nothing else starts on a shared server until Started
 // is called, or Release. An error is a *jobs.HandoverError, or that of a server that is gone.
 func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engine.Imported, error) {
 	if err := sl.fits(p, f); err != nil {
 		return engine.Imported{}, err
 	}
-	if err := sl.server.window.open(ctx); err != nil {
+	started, err := sl.server.window.open(ctx)
+	if err != nil {
 		return engine.Imported{}, err
 	}
-	sl.window = sync.OnceFunc(sl.server.window.close)
+	sl.window = started
 	done, err := sl.readInto(ctx, p, f)
 	if err != nil {
 		sl.erase(ctx) // also if the connection broke off: the server may live on

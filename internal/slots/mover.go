@@ -96,10 +96,11 @@ func (s *Server) sample(ctx context.Context) (Layout, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleLimit,
 		jobs.HandoverErrorf(jobs.FailNoState, "llama-server was too busy to write a sample state; it is asked again soon"))
 	defer cancel()
-	if err := s.sampling.open(ctx); err != nil {
+	sampled, err := s.sampling.open(ctx)
+	if err != nil {
 		return Layout{}, err
 	}
-	defer s.sampling.close()
+	defer sampled()
 	if t := s.known(); t != nil {
 		return t.layout, t.err
 	}

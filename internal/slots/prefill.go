@@ -1,16 +1,9 @@
 package slots
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
-const (
-	// fillsBatch is how many tokens of a prompt keep a server as busy as several prompts together would: its micro batch, unless it was told otherwise.
-	fillsBatch = 512
-	// longestTurn is how long a prompt waits for its turn: one that hangs holds up no others beyond that.
-	longestTurn = time.Minute
-)
+// fillsBatch is how many tokens of a prompt keep a server as busy as several prompts together would: its micro batch, unless it was told otherwise.
+const fillsBatch = 512
 
 // Prefill computes all tokens of the prompt but the last, the shared part by itself first, beside what
 // the slot holds already. The slot then holds exactly these, and a state of it can be exported.
@@ -24,15 +17,11 @@ func (sl *Slot) Prefill(ctx context.Context, p Prompt) (Computed, error) {
 		return total, nil
 	}
 	if s := sl.server; sl.turn == nil && s.id.Slots > 1 && len(head)-sl.cache.use(p.Tokens, s.config.plain()) >= fillsBatch {
-		waiting, cancel := context.WithTimeout(ctx, longestTurn)
-		err := s.turn.open(waiting)
-		cancel()
-		switch {
-		case err == nil:
-			sl.turn = s.turn.close
-		case ctx.Err() != nil:
-			return total, context.Cause(ctx)
+		end, err := s.turn.open(ctx)
+		if err != nil {
+			return total, err
 		}
+		sl.turn = end
 	}
 	if n := sl.shared(p); n > 0 {
 		c, err := sl.compute(ctx, head[:n], p.progress)

@@ -101,17 +101,19 @@ func TestPromptsHaveTurns(t *testing.T) {
 	} {
 		first := m.acquire(t, long)
 		first.erase(t.Context())
+		began := time.Now()
 		if _, err := first.Prefill(t.Context(), long); err != nil {
 			t.Fatal(err)
 		}
+		took := time.Since(began)
 		short := <-prefilled(m.prompt(t, 10*i, fillsBatch/4))
 		short.Release()
 		waits := prefilled(m.prompt(t, i, fillsBatch+100))
 		until(t, "the second long prompt has a slot", func() bool { return len(m.pool.free) == 0 })
 		select {
 		case <-waits:
-			t.Errorf("case %d: the second prompt was computed before the first one's turn had ended", i)
-		case <-time.After(50 * time.Millisecond):
+			t.Fatalf("case %d: the second prompt was computed before the first one's turn had ended", i)
+		case <-time.After(3 * took): // enough for it, were it not to wait
 		}
 		end(first)
 		(<-waits).Release()

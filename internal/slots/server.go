@@ -31,7 +31,7 @@ type Server struct {
 	config Config
 	id     Identity
 	pool   *pool
-	window window
+	window window // nil unless the server is shared
 	turn   window // of the prompt that is computed; see Prefill
 	recent recent
 	memo   memo
@@ -107,7 +107,11 @@ func New(c Config, said Identity) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), window: newWindow(), turn: newWindow(), sampling: newWindow()}, nil
+	s := &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), turn: newWindow(), sampling: newWindow()}
+	if c.Shared {
+		s.window = newWindow()
+	}
+	return s, nil
 }
 
 // plain reports whether the cache can be stepped back to anywhere.

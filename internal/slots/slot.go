@@ -112,7 +112,7 @@ func (sl *Slot) Placement() Placement {
 }
 
 // Stream is Server.Stream for a request with this slot's placement that generates an answer to the
-// prompt. It waits for imports into other slots; with its first event the import into this one is over.
+// prompt. On a shared server it waits for imports into other slots; with its first event the import into this one is over.
 func (sl *Slot) Stream(ctx context.Context, path string, body any, prompt []int32, progress func(), take func(*Event) error) error {
 	begun := func() {
 		sl.endTurn()
@@ -129,7 +129,7 @@ func (sl *Slot) stream(ctx context.Context, path string, body any, tokens []int3
 	started := sl.Started
 	if sl.window == nil {
 		var err error
-		if started, err = sl.server.pass(ctx); err != nil {
+		if started, err = sl.server.window.open(ctx); err != nil {
 			return err
 		}
 		defer started()

@@ -13,22 +13,30 @@ const (
 	lastPause  = 200 * time.Millisecond
 )
 
-// window is open for one at a time: an import, from when the server reads the state until it has begun
-// to use it, or a request for which a shared server still has to choose a slot.
+// longestHold is for how long one waits for another: a call that hangs holds up no others beyond that, who then go on side by side. What a state is worth
+// that was lost by it is found out when it is used.
+const longestHold = time.Minute
+
+// window is open for one at a time; a nil one for all. On a shared server, that is for an import, from when the server reads the state until it has begun
+// to use it, or a request for which the server still has to choose a slot.
 type window chan struct{}
 
 func newWindow() window { return make(window, 1) }
 
-func (w window) open(ctx context.Context) error {
+// open waits until the window is free. Further calls of close do nothing.
+func (w window) open(ctx context.Context) (close func(), err error) {
+	if w == nil {
+		return func() {}, nil
+	}
 	select {
 	case w <- struct{}{}:
-		return nil
+		return sync.OnceFunc(func() { <-w }), nil
+	case <-time.After(longestHold):
+		return func() {}, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
-
-func (w window) close() { <-w }
 
 // Begin waits until no state is being imported, so that a request whose slot the server chooses does not
 // take the one that the state is in. Call started at the first byte of the request's answer, or when it
@@ -37,41 +45,29 @@ func (w window) close() { <-w }
 // On a server of ours every request names its slot, so that nothing remains to be waited for. On a shared one
 // no import begins before the request is seen in a slot.
 func (s *Server) Begin(ctx context.Context) (started func(), err error) {
-	if err := s.window.open(ctx); err != nil {
-		return nil, err
-	}
-	if !s.config.Shared {
-		s.window.close()
+	if s.window == nil {
 		return func() {}, nil
+	}
+	seen, err := s.window.open(ctx)
+	if err != nil {
+		return nil, err
 	}
 	before, err := s.tasks(ctx)
 	if err != nil {
-		s.window.close()
+		seen()
 		return nil, err
 	}
 	// A request that is given up can still come into a slot until its sender sees its end.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		defer s.window.close()
+		defer seen()
 		s.awaitTask(ctx, before)
 	})
 	return sync.OnceFunc(func() {
 		cancel()
 		watch.Wait()
 	}), nil
-}
-
-// pass is Begin for a request that names its slot, and so is seen by its own first event.
-func (s *Server) pass(ctx context.Context) (started func(), err error) {
-	if err := s.window.open(ctx); err != nil {
-		return nil, err
-	}
-	if !s.config.Shared {
-		s.window.close()
-		return func() {}, nil
-	}
-	return sync.OnceFunc(s.window.close), nil
 }
 
 // awaitTask waits until a slot is busy with a task that is not among those, or until the context ends.

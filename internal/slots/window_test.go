@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tandem/internal/tinymodel"
 )
@@ -64,55 +65,81 @@ func later(f func()) (returned func() bool) {
 	}
 }
 
-func TestNothingBeginsDuringAnImport(t *testing.T) {
-	for _, shared := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := (&board{}).server(t, shared)
-			sl := &Slot{server: s, cache: s.pool.take(nil, nil)}
-			if err := s.window.open(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			sl.window = sync.OnceFunc(s.window.close)
-			for name, begin := range map[string]func(context.Context) (func(), error){"Begin": s.Begin, "pass": s.pass, "import": func(ctx context.Context) (func(), error) {
-				return s.window.close, s.window.open(ctx)
-			}} {
-				enough := errors.New("enough")
-				ctx, cancel := context.WithCancelCause(t.Context())
-				returned := later(func() {
-					if _, err := begin(ctx); !errors.Is(err, enough) {
-						t.Errorf("shared %t, %s: %v, want the cause", shared, name, err)
-					}
-				})
-				if returned() {
-					t.Errorf("shared %t: %s returned during an import", shared, name)
-				}
-				cancel(enough)
-				if !returned() {
-					t.Errorf("shared %t: %s waits on although it was cancelled", shared, name)
-				}
-			}
-			sl.Started()
-			sl.Started()
-			started, err := s.Begin(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			started()
-			started()
-		})
-	}
+// beginnings are the ways in which something begins on a server.
+func beginnings(s *Server) map[string]func(context.Context) (func(), error) {
+	return map[string]func(context.Context) (func(), error){"a request": s.Begin, "an import, or a request that names its slot": s.window.open}
 }
 
-// On a server of ours only imports keep others waiting.
+func TestNothingBeginsDuringAnImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&board{}).server(t, true)
+		imported, err := s.window.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, begin := range beginnings(s) {
+			enough := errors.New("enough")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			returned := later(func() {
+				if _, err := begin(ctx); !errors.Is(err, enough) {
+					t.Errorf("%s: %v, want the cause", name, err)
+				}
+			})
+			if returned() {
+				t.Errorf("%s began during an import", name)
+			}
+			cancel(enough)
+			if !returned() {
+				t.Errorf("%s waits on although it was cancelled", name)
+			}
+		}
+		imported()
+		imported()
+		started, err := s.Begin(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		started()
+		started()
+	})
+}
+
+// An import whose engine hangs ends with the patience for its job. Others do not wait as long.
+func TestAHungImportHoldsUpOthersForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&board{}).server(t, true)
+		imported, err := s.window.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, begin := range beginnings(s) {
+			began := time.Now()
+			started, err := begin(t.Context())
+			if took := time.Since(began); err != nil || took != longestHold {
+				t.Errorf("%s began after %v: %v", name, took, err)
+			}
+			started()
+		}
+		if returned := later(func() { imported(); imported() }); !returned() {
+			t.Error("who did not have the window has closed it")
+		}
+		again, err := s.window.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again()
+	})
+}
+
+// On a server of ours each request names its slot, so that none waits for another, or for an import that hangs.
 func TestRequestsOfOursDoNotWaitForEachOther(t *testing.T) {
 	s := (&board{}).server(t, false)
 	for range 3 { // none has started
-		if _, err := s.Begin(t.Context()); err != nil {
-			t.Fatal(err)
+		for name, begin := range beginnings(s) {
+			if _, err := begin(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
-	if err := s.window.open(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -138,9 +165,10 @@ func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				opened := make(chan struct{})
+				opened, imported := make(chan struct{}), func() {}
 				go func() {
-					if err := s.window.open(t.Context()); err != nil {
+					var err error
+					if imported, err = s.window.open(t.Context()); err != nil {
 						t.Error(err)
 					}
 					close(opened)
@@ -163,7 +191,7 @@ func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
 				}
 				started()
 				<-opened
-				s.window.close()
+				imported()
 			})
 		})
 	}
@@ -180,7 +208,7 @@ func TestNoImportBeforeACancelledRequestHasEnded(t *testing.T) {
 		}
 		cancel()
 		opened := later(func() {
-			if err := s.window.open(t.Context()); err != nil {
+			if _, err := s.window.open(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -194,7 +222,6 @@ func TestNoImportBeforeACancelledRequestHasEnded(t *testing.T) {
 		if !opened() {
 			t.Error("no import may begin after the request's end")
 		}
-		s.window.close()
 	})
 }
 
