@@ -26,7 +26,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	}
 	size := s.size(b.Head)
 	s.seen.note(b.Head.ID, size)
-	s.running.unexpect(b.Head.ID)
+	s.running.unexpect(func(e expected) bool { return e.job == b.Head.ID })
 	peers := s.workers()
 	intake := b.Intake - expectedBy(peers)
 	if intake <= 0 {

@@ -65,22 +65,22 @@ func (r *running) expect(job string, c course) {
 	now := time.Now()
 	c.began, c.said, c.expected = now, c.ends(now), true
 	r.mu.Lock()
-	r.expected = append(slices.DeleteFunc(r.expected, func(e expected) bool { return now.Sub(e.began) > expectation }), expected{job, c})
+	r.expected = append(r.expected, expected{job, c})
 	r.mu.Unlock()
 	r.changed()
-	time.AfterFunc(expectation+time.Millisecond, func() { // if it has not come by then, others must not count on it
-		if r.unexpect(job) {
+	time.AfterFunc(expectation, func() { // if it has not come by then, others must not count on it
+		if r.unexpect(func(e expected) bool { return time.Since(e.began) >= expectation }) {
 			r.changed()
 		}
 	})
 }
 
-// unexpect forgets that a job was expected, and reports whether it was.
-func (r *running) unexpect(job string) (was bool) {
+// unexpect forgets jobs that were expected, and reports whether there were any.
+func (r *running) unexpect(those func(expected) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := len(r.expected)
-	r.expected = slices.DeleteFunc(r.expected, func(e expected) bool { return e.job == job })
+	r.expected = slices.DeleteFunc(r.expected, those)
 	return len(r.expected) < before
 }
 
@@ -108,7 +108,7 @@ func (r *running) prompts() float64 {
 
 // queue is prompts with the lock held.
 func (r *running) queue(now time.Time) (left float64) {
-	for c := range r.courses(now) {
+	for c := range r.courses() {
 		if c.atPrompt() {
 			left = max(left, c.computed(now).Sub(now).Seconds())
 		}
@@ -117,7 +117,7 @@ func (r *running) queue(now time.Time) (left float64) {
 }
 
 // courses are those of all that runs or is about to. The lock must be held.
-func (r *running) courses(now time.Time) iter.Seq[*course] {
+func (r *running) courses() iter.Seq[*course] {
 	return func(yield func(*course) bool) {
 		for _, c := range r.tasks {
 			if !yield(c) {
@@ -125,7 +125,7 @@ func (r *running) courses(now time.Time) iter.Seq[*course] {
 			}
 		}
 		for i := range r.expected {
-			if c := &r.expected[i].course; now.Sub(c.began) <= expectation && !yield(c) {
+			if !yield(&r.expected[i].course) {
 				return
 			}
 		}
@@ -291,7 +291,7 @@ func (r *running) list() []jobs.Running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []jobs.Running
-	for c := range r.courses(now) {
+	for c := range r.courses() {
 		if c.hops {
 			list = append(list, jobs.Running{HandsOver: true, Ahead: true})
 			continue

@@ -109,6 +109,13 @@ func TestExpected(t *testing.T) {
 		want(1, 7)
 		r.expect("d", course{before: 9})
 		want(2, 9)
+		time.Sleep(expectation / 2)
+		r.unexpect(func(expected) bool { return true })
+		r.expect("d", course{before: 9}) // chosen again: its time begins anew
+		time.Sleep(expectation/2 + 5*time.Millisecond)
+		want(2, 8.5)
+		time.Sleep(expectation / 2)
+		want(1, 5.5)
 	})
 }
 

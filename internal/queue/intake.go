@@ -71,16 +71,11 @@ func (i *intake) begin() (end func(handed bool)) {
 // open lists the classes of which a prefill worker may fetch a job now. While no slot is free for a batch job, but one that runs would give way to an
 // interactive one, it asks for no choice: what is chosen counts in what others hear of this worker.
 func (i *intake) open(ctx context.Context) (open []jobs.Class) {
-	if !i.w.takes(laneSource(i.w.cfg.Model, 0)) {
-		if i.gates[jobs.Interactive].open(ctx) {
-			open = append(open, jobs.Interactive)
-		}
-		return open
-	}
+	batch := i.w.takes(laneSource(i.w.cfg.Model, 0))
 	began := time.Now()
 	var counting sync.WaitGroup
 	defer counting.Wait()
-	if slots, _ := i.gates[jobs.Batch].slots(); slots > 0 { // while the gates ask
+	if slots, _ := i.gates[jobs.Batch].slots(); batch && slots > 0 { // while the gates ask
 		since := began.Add(-depthAge)
 		if i.autos.Load() > 0 {
 			since = began
@@ -88,6 +83,9 @@ func (i *intake) open(ctx context.Context) (open []jobs.Class) {
 		counting.Go(func() { _ = i.survey(ctx, since) })
 	}
 	for _, class := range jobs.Classes {
+		if class == jobs.Batch && !batch {
+			continue
+		}
 		may := i.gates[class].open(ctx)
 		slots, _ := i.gates[class].slots()
 		if class == jobs.Batch && slots > 0 && i.w.cfg.Next != nil && (i.autos.Load() > 0 || !may) {

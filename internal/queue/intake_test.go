@@ -257,6 +257,38 @@ func TestPrefillChooses(t *testing.T) {
 	r.results(append(auto, plain)...)
 }
 
+// A prefill worker whose only slot has a job that would give way asks for interactive jobs. It chooses no batch job: others would believe that it is about to
+// fetch it.
+func TestNothingIsChosenWithoutASlot(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k := &taker{choose: take}
+	more, hold := make(chan struct{}), make(chan struct{})
+	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		<-more
+		task.Yields()
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return jobs.Outcome{}, context.Cause(ctx)
+		}
+		return passOn(ctx, task)
+	}, func(c *WorkerConfig) { c.Next = k.next })
+	r.prefilling(prefill)
+	list := several(3, jobs.Batch)
+	for _, j := range list {
+		planned(j)
+	}
+	r.submit(list...)
+	r.eventually("one is fetched", func() bool { return r.unacknowledged(jobs.RolePrefill) == 1 })
+	asked := k.times()
+	close(more)
+	r.asking(jobs.RolePrefill, 1) // for interactive jobs
+	r.remains("nothing asked about jobs for which there is no slot", 500*time.Millisecond, func() bool { return k.times() == asked })
+	close(hold)
+	r.results(list...)
+}
+
 // While no slot is free, the next job is shown to who may prepare for it.
 func TestLook(t *testing.T) {
 	t.Parallel()
