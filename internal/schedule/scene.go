@@ -116,9 +116,11 @@ func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
 		}
 		options = append(options, o)
 		gain := best.cost() - o.cost()
-		if a == Wait && len(options) > 1 && s.few() {
-			t := &s.Machines[machine].Times[s.Intake[0].Kind]
-			gain -= leaveMargin * (t.Prompt + t.Generate[0])
+		switch {
+		case a == Whole && best.Action == HandOver:
+			gain += handMargin * s.whole(machine)
+		case a == Wait && len(options) > 1 && s.few():
+			gain -= leaveMargin * s.whole(machine)
 		}
 		if math.IsInf(best.End, 1) || gain > 0 {
 			best = o
@@ -127,9 +129,17 @@ func (s *Scene) Decide(machine, slot int) (best Option, options []Option) {
 	return best, options
 }
 
-// leaveMargin is by which share of a job's time leaving it to others must be better, once there are few jobs: machines see things a little otherwise,
-// and if each leaves it to the other, nobody takes it.
-const leaveMargin = 0.02
+// Doing all of a job is as sure as forecasts can be. By which share of its time something else must be better:
+const (
+	handMargin  = 0.01 // handing it over, which costs a little that nobody measures
+	leaveMargin = 0.02 // leaving it to others, once there are few: machines see things a little otherwise, and if each leaves it to the other, nobody takes it
+)
+
+// whole is how long the next job of the intake takes a machine by itself.
+func (s *Scene) whole(machine int) float64 {
+	t := &s.Machines[machine].Times[s.Intake[0].Kind]
+	return t.Prompt + t.Generate[0]
+}
 
 // few reports whether there are fewer than two jobs in the intake for each slot.
 func (s *Scene) few() bool {
