@@ -57,18 +57,6 @@ func (o *Outlook) Scene() *schedule.Scene {
 		for kind, z := range o.Sizes {
 			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[kind].Bytes))
 		}
-		next := 0
-		for _, r := range w.Running {
-			switch {
-			case r.Ahead && r.HandsOver:
-				s.Relay = append(s.Relay, schedule.Ready{At: -1, Kind: o.Typical})
-			case r.Ahead:
-				s.Relay = append(s.Relay, schedule.Ready{At: max(0, r.EndsSeconds), Kind: o.Typical, Machine: i})
-			case next < len(m.Slots):
-				m.Slots[next] = schedule.Slot{Free: max(r.EndsSeconds, leastLeft), First: r.FirstSeconds, Hand: r.HandsOver, Kind: o.Typical}
-				next++
-			}
-		}
 		var held []int
 		for i, key := range keys {
 			if key != "" && w.Prefixes[key] > 0 {
@@ -78,6 +66,22 @@ func (o *Outlook) Scene() *schedule.Scene {
 		for i := range m.Slots {
 			if len(held) > 0 {
 				m.Slots[i].Prefix = held[i%len(held)]
+			}
+		}
+		next := 0
+		for _, r := range w.Running {
+			switch {
+			case r.Ahead && r.HandsOver:
+				s.Relay = append(s.Relay, schedule.Ready{At: -1, Kind: o.Typical})
+			case r.Ahead:
+				s.Relay = append(s.Relay, schedule.Ready{At: max(0, r.EndsSeconds), Kind: o.Typical, Machine: i})
+			case next < len(m.Slots):
+				prefix := m.Slots[next].Prefix
+				if r.Prefix != "" {
+					prefix = max(0, slices.Index(keys, r.Prefix))
+				}
+				m.Slots[next] = schedule.Slot{Free: max(r.EndsSeconds, leastLeft), First: r.FirstSeconds, Hand: r.HandsOver, Kind: o.Typical, Prefix: prefix}
+				next++
 			}
 		}
 		s.Machines = append(s.Machines, m)

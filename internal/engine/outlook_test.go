@@ -66,8 +66,8 @@ func pairOutlook() *Outlook {
 		Model: "m", Sizes: []Size{{2000, 1000, 100, "k"}, {2000, 0, 50, ""}}, Intake: []schedule.Lot{{Kind: 0, Count: 3}}, Relay: 1, Typical: 1,
 		Workers: []Peer{
 			{Worker: "p", Role: jobs.RolePrefill, Machine: "spark", Slots: 3, Rates: measured, Prefixes: map[string]int{"k": 1000, "other": 9},
-				Running: []jobs.Running{{EndsSeconds: 2, HandsOver: true}, {EndsSeconds: 5, FirstSeconds: 1}, {HandsOver: true, Ahead: true}}},
-			{Worker: "d", Role: jobs.RoleDecode, Machine: "mac", Slots: 1, Rates: measured, Running: []jobs.Running{{EndsSeconds: 3}, {EndsSeconds: 0.5, Ahead: true}}},
+				Running: []jobs.Running{{EndsSeconds: 2, HandsOver: true}, {EndsSeconds: 5, FirstSeconds: 1, Prefix: "of another class"}, {HandsOver: true, Ahead: true}}},
+			{Worker: "d", Role: jobs.RoleDecode, Machine: "mac", Slots: 1, Rates: measured, Running: []jobs.Running{{EndsSeconds: 3, Prefix: "k"}, {EndsSeconds: 0.5, Ahead: true}}},
 		},
 	}
 }
@@ -79,8 +79,8 @@ func TestScene(t *testing.T) {
 	}
 	want := &schedule.Scene{
 		Machines: []schedule.Machine{
-			{Slots: []schedule.Slot{{Free: 2, Hand: true, Kind: 1, Prefix: 1}, {Free: 5, First: 1, Kind: 1, Prefix: 1}, {Prefix: 1}}, Times: times},
-			{Decode: true, Takes: true, Slots: []schedule.Slot{{Free: 3, Kind: 1}}, Times: []schedule.Times{times[0], times[1]}},
+			{Slots: []schedule.Slot{{Free: 2, Hand: true, Kind: 1, Prefix: 1}, {Free: 5, First: 1, Kind: 1}, {Prefix: 1}}, Times: times},
+			{Decode: true, Takes: true, Slots: []schedule.Slot{{Free: 3, Kind: 1, Prefix: 1}}, Times: []schedule.Times{times[0], times[1]}},
 		},
 		Kinds:  []schedule.Kind{{Prefix: 1, Bytes: 2e8}, {Bytes: 2e8}},
 		Intake: []schedule.Lot{{Kind: 0, Count: 3}},

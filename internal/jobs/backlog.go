@@ -9,6 +9,7 @@ type Running struct {
 	HandsOver    bool    `json:"hands_over,omitempty"`    // it goes on at a decode machine then
 	Relayed      bool    `json:"relayed,omitempty"`       // it was handed over to this worker
 	Ahead        bool    `json:"ahead,omitempty"`         // it waits for a slot; or it needs none here any more, is being published, and will need one at decode
+	Prefix       string  `json:"prefix,omitempty"`        // which shared prefix its slot's cache holds then, as the presence names those that the engine holds already
 	Expected     bool    `json:"expected,omitempty"`      // the worker has chosen to fetch it, and others count it among those that wait
 }
 

@@ -39,10 +39,9 @@ type Task struct {
 	Waited   time.Duration // for this stage, in the stream and ahead in the worker
 	Transfer time.Duration // of that, on the way to a worker that was already asking for it
 	Intake   bool          // it comes straight from the intake
-	Behind   int           // jobs of its model and class that wait behind it in its stream, of all lanes
 
-	// Relay counts the jobs that wait for a decode worker and that none has yet.
-	Relay func(ctx context.Context) int
+	// Backlog counts what waits of batch jobs for the workers of the model now, this one among it.
+	Backlog func(ctx context.Context) Backlog
 
 	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.
 	// Without either for the queue's patience the task is cancelled and delivered again.

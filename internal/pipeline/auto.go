@@ -12,29 +12,29 @@ import (
 // decide chooses the way of a job with plan auto that this prefill worker has fetched, by what is known at this moment of this machine, of the
 // decode workers and of what else there is to do, and says why.
 func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why string) {
-	relay := 0
-	if t.Relay != nil {
-		relay = t.Relay(ctx)
-	}
 	q, size := s.question(ctx, t.Job, s.workers())
 	s.seen.note(t.Job.ID, size)
 	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
 	defer s.deciding.Unlock()
+	b := jobs.Backlog{Intake: 1}
+	if t.Backlog != nil && t.Job.Class == jobs.Batch { // last, that what waits and what the others are at are of one moment
+		b = t.Backlog(ctx)
+	}
 	turn := s.running.arrived(t.Job)
-	if way, why = s.wayOf(t, q, size, relay, s.workers()); way != engine.WayDecode {
+	if way, why = s.wayOf(t.Job, q, size, b, s.workers()); way != engine.WayDecode {
 		s.foresee(t, way == engine.WayHandover, false, turn)
 	}
 	return way, why
 }
 
 // wayOf is what decide says.
-func (s *Stage) wayOf(t *jobs.Task, q engine.Question, size engine.Size, relay int, peers []engine.Peer) (engine.Way, string) {
-	j, d := t.Job, engine.Decide(q)
-	if j.Class == jobs.Interactive || t.Behind == 0 && relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
+func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, b jobs.Backlog, peers []engine.Peer) (engine.Way, string) {
+	d := engine.Decide(q)
+	if j.Class == jobs.Interactive || b.Intake == 1 && b.Relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
-	intake := 1 + max(0, t.Behind-expectedBy(peers))
-	o := s.outlook(j, size, peers, intake, relay)
+	intake := max(1, b.Intake-expectedBy(peers))
+	o := s.outlook(j, size, peers, intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	if ok && best.Action == schedule.Wait { // too late: it is here
 		ok = false
@@ -151,7 +151,7 @@ func (s *Stage) course(j *jobs.Job, hands bool, state int64, turn float64) cours
 		bytes = engine.SpeedsOf(j.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
 	}
 	times := self.Times(j.Model, "", size, bytes)
-	c := course{turn: turn, before: turn, hands: hands}
+	c := course{turn: turn, before: turn, hands: hands, prefix: size.Key}
 	if state > 0 {
 		c.before += times.Restore
 	} else if c.before += times.Prompt; size.Key != "" && s.prefixes.Held()[size.Key] == 0 {

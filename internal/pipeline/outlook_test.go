@@ -137,6 +137,17 @@ func TestNextAgain(t *testing.T) {
 	}
 }
 
+// Others hear which shared prefix a slot will hold while that is still computed, or they would think that the next job has to compute it again.
+func TestRunningNamesItsPrefix(t *testing.T) {
+	w := newTwo(t)
+	j := head(10_000)
+	j.SharedPrefix = 4000
+	w.decode.Next(jobs.Backlog{Head: j, Intake: 60})
+	if said, want := w.decode.Running(), engine.PrefixKey(engine.RequestOf(j)); want == "" || len(said) != 1 || said[0].Prefix != want {
+		t.Errorf("it is at %+v, want the prefix %q", said, want)
+	}
+}
+
 // The first job of a class, the longest, says that those behind it are shorter.
 func TestWhatFollows(t *testing.T) {
 	foretold := func(f jobs.Following) (seconds float64) {

@@ -35,9 +35,10 @@ type course struct {
 	perSecond float64
 	hands     bool
 	relayed   bool
-	waits     bool // for a slot
-	expected  bool // it is about to be fetched
-	hops      bool // it is done here, and others cannot see yet that it waits for decode
+	waits     bool   // for a slot
+	expected  bool   // it is about to be fetched
+	prefix    string // which shared prefix is in its slot's cache then, by its key
+	hops      bool   // it is done here, and others cannot see yet that it waits for decode
 
 	first time.Time     // token; zero before
 	last  time.Time     // token
@@ -297,7 +298,7 @@ func (r *running) list() []jobs.Running {
 			continue
 		}
 		list = append(list, jobs.Running{
-			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits, Expected: c.expected,
+			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits, Prefix: c.prefix, Expected: c.expected,
 		})
 	}
 	return list

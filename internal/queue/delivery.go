@@ -37,7 +37,7 @@ type delivery struct {
 	stored    time.Time      // in this stream; the server's clock, as the next one
 	accepted  time.Time      // in the intake
 	delivered int            // the server's count
-	behind    int            // jobs that wait in its consumer
+	sequence  uint64         // of its consumer's deliveries
 	attempt   int
 	past      history
 
@@ -121,7 +121,7 @@ func (d *delivery) read() error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
-	d.stored, d.delivered, d.behind = meta.Timestamp, int(meta.NumDelivered), int(meta.NumPending)
+	d.stored, d.delivered, d.sequence = meta.Timestamp, int(meta.NumDelivered), meta.Sequence.Consumer
 	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "%w", err)
 	}
@@ -130,9 +130,6 @@ func (d *delivery) read() error {
 			return err
 		}
 		d.stage, d.accepted = jobs.StagePrefill, meta.Timestamp
-		if d.address.Class == jobs.Batch {
-			d.behind += d.w.intake.lanes.waiting(d.address.Lane)
-		}
 		if d.w.cfg.Role == jobs.RoleDecode {
 			d.takeOver()
 		}
@@ -301,11 +298,11 @@ func (d *delivery) task() *jobs.Task {
 	}
 	return &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Behind: d.w.following(d.job, d.stored, d.behind),
+		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill,
 		Progress:      func() { patient(func(p *patience) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *patience) { p.expect(silence, time.Now()) }) },
 		Yields:        d.yields,
-		Relay:         d.w.relayed,
+		Backlog:       func(ctx context.Context) jobs.Backlog { return d.w.intake.behind(ctx, d) },
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
 	}
 }

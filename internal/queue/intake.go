@@ -113,7 +113,7 @@ func (i *intake) survey(ctx context.Context, since time.Time) error {
 		return err
 	}
 	i.lanes.counted(infos[:jobs.Lanes])
-	i.surveyed, i.consumers, i.pending = now, infos[:jobs.Lanes], i.lanes.waiting(-1)
+	i.surveyed, i.consumers, i.pending = now, infos[:jobs.Lanes], i.lanes.waiting()
 	i.relay, i.urgent = int(infos[jobs.Lanes].NumPending), infos[jobs.Lanes+1].NumPending > 0
 	return nil
 }
@@ -257,23 +257,30 @@ func (i *intake) hush() bool {
 	return true
 }
 
-// relayed counts the batch jobs that wait for a decode worker and that none has yet; none if the server does not say.
-func (w *Worker) relayed(ctx context.Context) int {
-	depth, err := w.c.depth(ctx, jobs.RoleDecode, w.cfg.Model, jobs.Batch)
+// behind counts what waits for the workers of the model behind a batch job that was fetched: now, since what others fetched meanwhile is told of them
+// already. If the server does not say, it is what was in the intake when it was asked last.
+func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
+	b, since := jobs.Backlog{Head: d.job}, 0
+	infos, err := i.w.c.infos(ctx, append(laneSources(i.w.cfg.Model), sourceOf(jobs.RoleDecode, i.w.cfg.Model, jobs.Batch))...)
 	if err != nil {
-		w.log.Debug("count what waits for decode", "error", err)
+		i.w.log.Debug("count what waits", "error", err)
+	} else {
+		i.lanes.counted(infos[:jobs.Lanes])
+		b.Relay = int(infos[jobs.Lanes].NumPending)
+		since = int(infos[d.address.Lane].Delivered.Consumer - d.sequence)
 	}
-	w.fleet.catchUp()
-	return depth.Waiting
+	i.w.fleet.catchUp()
+	b.Intake = 1 + i.w.following(d.job, d.stored, i.lanes.waiting(), since)
+	return b
 }
 
 // fresh is for how long a job's word counts that others follow it, which are on their way then.
 const fresh = 5 * time.Second
 
-// following is how many jobs wait behind one in the intake, or are about to: of those so many are there already.
-func (w *Worker) following(j *jobs.Job, stored time.Time, there int) int {
+// following is how many jobs wait behind one in the intake, or are about to: so many are there already, and so many that came after it were fetched.
+func (w *Worker) following(j *jobs.Job, stored time.Time, there, fetched int) int {
 	if w.clock.since(stored, time.Now()) < fresh {
-		return max(there, j.Following.Jobs)
+		return max(there, j.Following.Jobs-fetched)
 	}
 	return there
 }
@@ -286,7 +293,7 @@ func (i *intake) backlog(ctx context.Context, lane int) (b jobs.Backlog, gone bo
 		return b, err == nil, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
-		b.Head, b.Intake = head, 1+i.w.following(head, msg.Time, b.Intake-1)
+		b.Head, b.Intake = head, 1+i.w.following(head, msg.Time, b.Intake-1, 0)
 	}
 	return b, false, nil
 }

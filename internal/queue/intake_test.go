@@ -314,27 +314,40 @@ func TestLook(t *testing.T) {
 	r.results(list...)
 }
 
-// The first job of a class says what follows it.
+// The first job of a class says what follows it; what was fetched since then does no more.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	var behind []int
-	var mu sync.Mutex
-	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		behind = append(behind, task.Behind)
+	class := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 40 })
+	next, alone := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 39 }), testJob(jobs.Batch)
+	waiting, fetched := make(chan int, 2), make(chan struct{})
+	prefill := r.prepare(jobs.RolePrefill, 2, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		switch task.Job.ID {
+		case class.ID:
+			waiting <- task.Backlog(ctx).Intake
+			<-fetched
+		case next.ID:
+			defer close(fetched)
+		}
+		waiting <- task.Backlog(ctx).Intake
 		return passOn(ctx, task)
 	})
 	r.prefilling(prefill)
-	one, two := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 40 }), testJob(jobs.Batch)
-	r.submit(one)
-	r.result(one)
-	r.submit(two)
-	r.result(two)
-	if want := []int{40, 0}; !slices.Equal(behind, want) {
-		t.Errorf("jobs behind: %d, want %d", behind, want)
+	want := func(job string, n int) {
+		t.Helper()
+		if got := <-waiting; got != n {
+			t.Errorf("%s sees %d jobs in the intake, want %d", job, got, n)
+		}
 	}
+	r.submit(class)
+	want("the first of a class", 41)
+	r.submit(next)
+	want("the second", 40)
+	want("the first, when the second was fetched", 40)
+	r.results(class, next)
+	r.submit(alone)
+	want("another", 1)
+	r.result(alone)
 }
 
 // A job that is left to others is taken all the same when nobody comes for it.

@@ -99,14 +99,12 @@ func (l *lanes) quiet(list []source) (quiet int) {
 	return quiet
 }
 
-// waiting counts the jobs that were never delivered, of all lanes but one.
-func (l *lanes) waiting(but int) (sum int) {
+// waiting counts the jobs that were never delivered, of all lanes.
+func (l *lanes) waiting() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for n, pending := range l.pending {
-		if n != but {
-			sum += pending
-		}
+	for _, pending := range l.pending {
+		sum += pending
 	}
 	return sum
 }
