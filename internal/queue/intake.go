@@ -267,7 +267,7 @@ func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
 	} else {
 		i.lanes.counted(infos[:jobs.Lanes])
 		b.Relay = int(infos[jobs.Lanes].NumPending)
-		since = int(infos[d.address.Lane].Delivered.Consumer - d.sequence)
+		since = max(0, int(infos[d.address.Lane].Delivered.Consumer-d.sequence)) // a consumer that was made anew counts from 1
 	}
 	i.w.fleet.catchUp()
 	b.Intake = 1 + i.w.following(d.job, d.stored, i.lanes.waiting(), since)
