@@ -10,7 +10,14 @@ type Running struct {
 	Relayed      bool    `json:"relayed,omitempty"`       // it was handed over to this worker
 	Ahead        bool    `json:"ahead,omitempty"`         // it waits for a slot; or it needs none here any more, is being published, and will need one at decode
 	Prefix       string  `json:"prefix,omitempty"`        // which shared prefix its slot's cache holds then, as the presence names those that the engine holds already
-	Expected     bool    `json:"expected,omitempty"`      // the worker has chosen to fetch it, and others count it among those that wait
+	Expected     bool    `json:"expected,omitempty"`      // the worker has chosen to fetch it
+	Place        Place   `json:"place,omitzero"`          // of one that is expected: as long as nobody has fetched it, it is among those that wait
+}
+
+// Place is where a job waits in the intake.
+type Place struct {
+	Lane     int    `json:"lane"`
+	Sequence uint64 `json:"sequence"` // in the stream
 }
 
 // Backlog is the work that waits for the workers of a model at one moment.
@@ -18,6 +25,14 @@ type Backlog struct {
 	Head   *Job // the next job of the intake; nil if none waits
 	Intake int  // jobs that wait there, with that one
 	Relay  int  // jobs that wait for a decode worker and that none has yet
+
+	Place   Place         // of Head, unless it was fetched
+	Fetched [Lanes]uint64 // the stream's sequence of what was fetched last, of each lane
+}
+
+// Has reports whether the job of a place is among those that wait, as far as can be told.
+func (b *Backlog) Has(p Place) bool {
+	return p.Lane < 0 || p.Lane >= Lanes || p.Sequence == 0 || p.Sequence > b.Fetched[p.Lane]
 }
 
 // Choice is what a worker with a free slot does about a backlog.

@@ -33,7 +33,7 @@ func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, b jobs.B
 	if j.Class == jobs.Interactive || b.Intake == 1 && b.Relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
-	intake := max(1, b.Intake-expectedBy(peers))
+	intake := max(1, b.Intake-expectedBy(peers, &b))
 	o := s.outlook(j, size, peers, intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	if ok && best.Action == schedule.Wait { // too late: it is here

@@ -28,7 +28,7 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	s.seen.note(b.Head.ID, size)
 	s.running.unexpect(func(e expected) bool { return e.job == b.Head.ID })
 	peers := s.workers()
-	intake := b.Intake - expectedBy(peers)
+	intake := b.Intake - expectedBy(peers, &b)
 	if intake <= 0 {
 		return jobs.Choice{Again: seconds(leastWait)} // others are about to fetch it
 	}
@@ -41,15 +41,15 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	case best.Action == schedule.Wait, best.Action == schedule.Continue:
 		return jobs.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
-	s.running.expect(b.Head.ID, s.course(b.Head, best.Action == schedule.HandOver, 0, s.running.prompts()))
+	s.running.expect(b.Head.ID, b.Place, s.course(b.Head, best.Action == schedule.HandOver, 0, s.running.prompts()))
 	return jobs.Choice{Take: true, Why: s.way(best, options, intake)}
 }
 
-// expectedBy is how many jobs of the intake other workers are about to fetch.
-func expectedBy(peers []engine.Peer) (n int) {
+// expectedBy is how many jobs of the intake other workers are about to fetch. One that was just fetched may still be called so.
+func expectedBy(peers []engine.Peer, b *jobs.Backlog) (n int) {
 	for _, p := range peers {
 		for _, r := range p.Running {
-			if r.Expected {
+			if r.Expected && b.Has(r.Place) {
 				n++
 			}
 		}

@@ -71,6 +71,12 @@ func TestNext(t *testing.T) {
 		{"the last job, which the other is about to fetch", func(w *two) {
 			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true}}
 		}, 10_000, 1, 0, "", ""},
+		{"the last job, and the other has just fetched what it was about to", func(w *two) {
+			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true, Place: jobs.Place{Sequence: 5}}}
+		}, 10_000, 1, 0, "whole on the prefill machine", ""},
+		{"the last job, which the other is about to fetch indeed", func(w *two) {
+			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true, Place: jobs.Place{Sequence: 6}}}
+		}, 10_000, 1, 0, "", ""},
 		{"no states are taken", func(w *two) { w.noStates = "the two engines differ" }, 10_000, 60, 0, "whole on the prefill machine", "whole on the decode machine"},
 		{"the last job, which the decode machine would end sooner", func(w *two) {
 			w.noStates = "the two engines differ"
@@ -90,7 +96,7 @@ func TestNext(t *testing.T) {
 				if len(w.running[side.id]) > 0 {
 					continue // it has no free slot
 				}
-				got := side.stage.Next(jobs.Backlog{Head: head(tt.tokens), Intake: tt.intake, Relay: tt.relay})
+				got := side.stage.Next(jobs.Backlog{Head: head(tt.tokens), Intake: tt.intake, Relay: tt.relay, Fetched: [jobs.Lanes]uint64{5}})
 				if got.Take != (side.want != "") || !strings.HasPrefix(got.Why, side.want) {
 					t.Errorf("%s says %+v, want %q", side.id, got, side.want)
 				}

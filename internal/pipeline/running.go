@@ -35,10 +35,11 @@ type course struct {
 	perSecond float64
 	hands     bool
 	relayed   bool
-	waits     bool   // for a slot
-	expected  bool   // it is about to be fetched
-	prefix    string // which shared prefix is in its slot's cache then, by its key
-	hops      bool   // it is done here, and others cannot see yet that it waits for decode
+	waits     bool       // for a slot
+	expected  bool       // it is about to be fetched
+	place     jobs.Place // of it, then
+	prefix    string     // which shared prefix is in its slot's cache then, by its key
+	hops      bool       // it is done here, and others cannot see yet that it waits for decode
 
 	first time.Time     // token; zero before
 	last  time.Time     // token
@@ -62,9 +63,9 @@ func (r *running) begin(t *jobs.Task, c course) {
 const expectation = time.Second
 
 // expect notes a job that this worker has chosen to fetch: when it chooses again, for its next slot, it shall not believe that this one is free.
-func (r *running) expect(job string, c course) {
+func (r *running) expect(job string, at jobs.Place, c course) {
 	now := time.Now()
-	c.began, c.said, c.expected = now, c.ends(now), true
+	c.began, c.said, c.expected, c.place = now, c.ends(now), true, at
 	r.mu.Lock()
 	r.expected = append(r.expected, expected{job, c})
 	r.mu.Unlock()
@@ -298,7 +299,7 @@ func (r *running) list() []jobs.Running {
 			continue
 		}
 		list = append(list, jobs.Running{
-			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits, Prefix: c.prefix, Expected: c.expected,
+			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits, Prefix: c.prefix, Expected: c.expected, Place: c.place,
 		})
 	}
 	return list

@@ -87,8 +87,8 @@ func TestExpected(t *testing.T) {
 				t.Errorf("%d run, prompts are computed for %v s, want %d for %v s", got, left, n, prompts)
 			}
 		}
-		r.expect("a", course{before: 4, tokens: 100, perSecond: 10})
-		r.expect("b", course{turn: 4, before: 8, hands: true})
+		r.expect("a", jobs.Place{}, course{before: 4, tokens: 100, perSecond: 10})
+		r.expect("b", jobs.Place{}, course{turn: 4, before: 8, hands: true})
 		want(2, 8)
 		if turn := r.arrived(&jobs.Job{ID: "urgent", Class: jobs.Interactive}); turn != 8 {
 			t.Errorf("an interactive job has its turn in %v s, want 8", turn)
@@ -104,14 +104,14 @@ func TestExpected(t *testing.T) {
 			t.Errorf("a job in another's place has its turn in %v s, want at once, before the one that was chosen later", turn)
 		}
 		want(1, 8)
-		r.expect("c", course{before: 12})
+		r.expect("c", jobs.Place{}, course{before: 12})
 		time.Sleep(expectation + time.Millisecond) // somebody else has it
 		want(1, 7)
-		r.expect("d", course{before: 9})
+		r.expect("d", jobs.Place{}, course{before: 9})
 		want(2, 9)
 		time.Sleep(expectation / 2)
 		r.unexpect(func(expected) bool { return true })
-		r.expect("d", course{before: 9}) // chosen again: its time begins anew
+		r.expect("d", jobs.Place{}, course{before: 9}) // chosen again: its time begins anew
 		time.Sleep(expectation/2 + 5*time.Millisecond)
 		want(2, 8.5)
 		time.Sleep(expectation / 2)

@@ -266,12 +266,20 @@ func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
 		i.w.log.Debug("count what waits", "error", err)
 	} else {
 		i.lanes.counted(infos[:jobs.Lanes])
-		b.Relay = int(infos[jobs.Lanes].NumPending)
+		b.Relay, b.Fetched = int(infos[jobs.Lanes].NumPending), fetched(infos)
 		since = max(0, int(infos[d.address.Lane].Delivered.Consumer-d.sequence)) // a consumer that was made anew counts from 1
 	}
 	i.w.fleet.catchUp()
 	b.Intake = 1 + i.w.following(d.job, d.stored, i.lanes.waiting(), since)
 	return b
+}
+
+// fetched is what was delivered last, as the consumers of the lanes say.
+func fetched(lanes []jetstream.ConsumerInfo) (last [jobs.Lanes]uint64) {
+	for n := range last {
+		last[n] = lanes[n].Delivered.Stream
+	}
+	return last
 }
 
 // fresh is for how long a job's word counts that others follow it, which are on their way then.
@@ -287,13 +295,13 @@ func (w *Worker) following(j *jobs.Job, stored time.Time, there, fetched int) in
 
 // backlog reads what waits of batch jobs for the workers of the model, with the next one of a lane, as of the last survey. Gone says that there is none any more.
 func (i *intake) backlog(ctx context.Context, lane int) (b jobs.Backlog, gone bool, err error) {
-	b = jobs.Backlog{Intake: i.pending, Relay: i.relay}
+	b = jobs.Backlog{Intake: i.pending, Relay: i.relay, Fetched: fetched(i.consumers)}
 	msg, err := i.w.next(ctx, lane, i.consumers[lane])
 	if err != nil || msg == nil {
 		return b, err == nil, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
-		b.Head, b.Intake = head, 1+i.w.following(head, msg.Time, b.Intake-1, 0)
+		b.Head, b.Place, b.Intake = head, jobs.Place{Lane: lane, Sequence: msg.Sequence}, 1+i.w.following(head, msg.Time, b.Intake-1, 0)
 	}
 	return b, false, nil
 }

@@ -119,6 +119,12 @@ func (k *taker) times() int {
 	return len(k.asked)
 }
 
+func (k *taker) last() jobs.Backlog {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asked[len(k.asked)-1]
+}
+
 func take(jobs.Backlog) jobs.Choice  { return jobs.Choice{Take: true, Why: "because"} }
 func leave(jobs.Backlog) jobs.Choice { return jobs.Choice{Again: 10 * time.Millisecond} }
 
@@ -150,6 +156,9 @@ func TestDecodeTakesWholeRequests(t *testing.T) {
 	r.eventually("it was asked", func() bool { return k.times() > 2 })
 	if len(tasks) > 0 {
 		t.Fatal("it took a job that it was to leave")
+	}
+	if b := k.last(); !b.Has(b.Place) || b.Place.Sequence == 0 {
+		t.Errorf("the job at %+v is not among those that wait: fetched were %v", b.Place, b.Fetched)
 	}
 	k.set(take)
 	if res := r.result(auto); res.Decision != "because" && res.Status != jobs.Succeeded {
@@ -320,33 +329,33 @@ func TestFollowing(t *testing.T) {
 	r := newRig(t)
 	class := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 40 })
 	next, alone := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 39 }), testJob(jobs.Batch)
-	waiting, fetched := make(chan int, 2), make(chan struct{})
+	waiting, fetched := make(chan jobs.Backlog, 2), make(chan struct{})
 	prefill := r.prepare(jobs.RolePrefill, 2, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		switch task.Job.ID {
 		case class.ID:
-			waiting <- task.Backlog(ctx).Intake
+			waiting <- task.Backlog(ctx)
 			<-fetched
 		case next.ID:
 			defer close(fetched)
 		}
-		waiting <- task.Backlog(ctx).Intake
+		waiting <- task.Backlog(ctx)
 		return passOn(ctx, task)
 	})
 	r.prefilling(prefill)
-	want := func(job string, n int) {
+	want := func(job string, n int, next uint64) {
 		t.Helper()
-		if got := <-waiting; got != n {
-			t.Errorf("%s sees %d jobs in the intake, want %d", job, got, n)
+		if b := <-waiting; b.Intake != n || b.Has(jobs.Place{Sequence: next - 1}) || !b.Has(jobs.Place{Sequence: next}) {
+			t.Errorf("%s sees %d jobs in the intake and that %v were fetched last, want %d and %d", job, b.Intake, b.Fetched, n, next-1)
 		}
 	}
 	r.submit(class)
-	want("the first of a class", 41)
+	want("the first of a class", 41, 2)
 	r.submit(next)
-	want("the second", 40)
-	want("the first, when the second was fetched", 40)
+	want("the second", 40, 3)
+	want("the first, when the second was fetched", 40, 3)
 	r.results(class, next)
 	r.submit(alone)
-	want("another", 1)
+	want("another", 1, 4)
 	r.result(alone)
 }
 
