@@ -107,15 +107,23 @@ func (i *intake) survey(ctx context.Context, since time.Time) error {
 		return nil
 	}
 	now := time.Now()
-	list := append(laneSources(i.w.cfg.Model), sourceOf(jobs.RoleDecode, i.w.cfg.Model, jobs.Batch), sourceOf(jobs.RolePrefill, i.w.cfg.Model, jobs.Interactive))
-	infos, err := i.w.c.infos(ctx, list...)
+	infos, waiting, err := i.count(ctx, sourceOf(jobs.RolePrefill, i.w.cfg.Model, jobs.Interactive))
 	if err != nil {
 		return err
 	}
-	i.lanes.counted(infos[:jobs.Lanes])
-	i.surveyed, i.consumers, i.pending = now, infos[:jobs.Lanes], i.lanes.waiting()
+	i.surveyed, i.consumers, i.pending = now, infos[:jobs.Lanes], waiting
 	i.relay, i.urgent = int(infos[jobs.Lanes].NumPending), infos[jobs.Lanes+1].NumPending > 0
 	return nil
+}
+
+// count asks what waits for the workers of the model: in the lanes, for decode, and at further sources. Waiting is the sum of the lanes; if the server does
+// not say, as it was counted last.
+func (i *intake) count(ctx context.Context, more ...source) (infos []jetstream.ConsumerInfo, waiting int, err error) {
+	list := append(laneSources(i.w.cfg.Model), sourceOf(jobs.RoleDecode, i.w.cfg.Model, jobs.Batch))
+	if infos, err = i.w.c.infos(ctx, append(list, more...)...); err != nil {
+		return nil, i.lanes.waiting(), err
+	}
+	return infos, i.lanes.counted(infos[:jobs.Lanes]), nil
 }
 
 // pick finds the lane of which this worker takes the next job, by the last survey: in the order of their turns, the first whose next job is for it. One of
@@ -258,19 +266,18 @@ func (i *intake) hush() bool {
 }
 
 // behind counts what waits for the workers of the model behind a batch job that was fetched: now, since what others fetched meanwhile is told of them
-// already. If the server does not say, it is what was in the intake when it was asked last.
+// already.
 func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
 	b, since := jobs.Backlog{Head: d.job}, 0
-	infos, err := i.w.c.infos(ctx, append(laneSources(i.w.cfg.Model), sourceOf(jobs.RoleDecode, i.w.cfg.Model, jobs.Batch))...)
+	infos, waiting, err := i.count(ctx)
 	if err != nil {
 		i.w.log.Debug("count what waits", "error", err)
 	} else {
-		i.lanes.counted(infos[:jobs.Lanes])
 		b.Relay, b.Fetched = int(infos[jobs.Lanes].NumPending), fetched(infos)
 		since = max(0, int(infos[d.address.Lane].Delivered.Consumer-d.sequence)) // a consumer that was made anew counts from 1
 	}
 	i.w.fleet.catchUp()
-	b.Intake = 1 + i.w.following(d.job, d.stored, i.lanes.waiting(), since)
+	b.Intake = 1 + i.w.following(d.job, d.stored, waiting, since)
 	return b
 }
 

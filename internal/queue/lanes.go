@@ -55,13 +55,15 @@ func (l *lanes) serve(s source) {
 	}
 }
 
-// counted takes what the consumers of the lanes say.
-func (l *lanes) counted(infos []jetstream.ConsumerInfo) {
+// counted takes what the consumers of the lanes say, and adds up the jobs that were never delivered.
+func (l *lanes) counted(infos []jetstream.ConsumerInfo) (waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for n := range jobs.Lanes {
 		l.pending[n], l.unacked[n] = int(infos[n].NumPending), infos[n].NumAckPending
+		waiting += l.pending[n]
 	}
+	return waiting
 }
 
 // order lists the lanes in the order of their turns: first those in which something may wait.
@@ -99,7 +101,7 @@ func (l *lanes) quiet(list []source) (quiet int) {
 	return quiet
 }
 
-// waiting counts the jobs that were never delivered, of all lanes.
+// waiting is what was counted last.
 func (l *lanes) waiting() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

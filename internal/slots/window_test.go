@@ -70,13 +70,19 @@ func beginnings(s *Server) map[string]func(context.Context) (func(), error) {
 	return map[string]func(context.Context) (func(), error){"a request": s.Begin, "an import, or a request that names its slot": s.window.open}
 }
 
+// importing is a shared server into which a state is imported.
+func importing(t *testing.T) (s *Server, imported func()) {
+	s = (&board{}).server(t, true)
+	imported, err := s.window.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, imported
+}
+
 func TestNothingBeginsDuringAnImport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := (&board{}).server(t, true)
-		imported, err := s.window.open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, imported := importing(t)
 		for name, begin := range beginnings(s) {
 			enough := errors.New("enough")
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -107,11 +113,7 @@ func TestNothingBeginsDuringAnImport(t *testing.T) {
 // An import whose engine hangs ends with the patience for its job. Others do not wait as long.
 func TestAHungImportHoldsUpOthersForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := (&board{}).server(t, true)
-		imported, err := s.window.open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, imported := importing(t)
 		for name, begin := range beginnings(s) {
 			began := time.Now()
 			started, err := begin(t.Context())
@@ -120,14 +122,9 @@ func TestAHungImportHoldsUpOthersForAMinute(t *testing.T) {
 			}
 			started()
 		}
-		if returned := later(func() { imported(); imported() }); !returned() {
+		if returned := later(imported); !returned() {
 			t.Error("who did not have the window has closed it")
 		}
-		again, err := s.window.open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		again()
 	})
 }
 
