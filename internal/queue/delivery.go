@@ -53,13 +53,13 @@ type delivery struct {
 	cancel    context.CancelCauseFunc // ends its task
 	yielding  atomic.Bool             // to interactive jobs
 	preempted atomic.Bool             // by one
-	counted   func(handed bool)       // has the job counted as done with here
+	counted   func(handed time.Time)  // has the job counted as done with here, and as handed over unless that is zero
 	seat                              // its slot
 }
 
 // handle brings one delivery to an end. What goes wrong with NATS is logged and left to the next delivery, unblamed.
 func (w *Worker) handle(publishing, tasks context.Context, d *delivery) {
-	defer d.counted(false)
+	defer d.counted(time.Time{})
 	if d.turn != nil {
 		defer d.turn.leave()
 		defer d.turn.depart()
@@ -242,6 +242,12 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 	if d.past, _, err = d.w.c.readHistory(ctx, d.historyKey()); err != nil {
 		return false, err
 	}
+	if d.unseen() {
+		if err := d.excuse(ctx); err != nil {
+			return false, err
+		}
+		d.past.HandBacks++
+	}
 	d.attempt = d.past.attempt(d.delivered)
 	if d.address.Stage != jobs.StagePrefill {
 		return false, nil
@@ -253,6 +259,12 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 		}
 	}
 	return d.ended(ctx) // it may have passed through the relay between the two looks
+}
+
+// unseen reports whether the delivery before this one, the first, reached nobody, though the server counts it: the worker had
+// withdrawn its pull at that moment. Who had it would have said why it comes again, or the server would have waited for that.
+func (d *delivery) unseen() bool {
+	return d.delivered == 2 && d.past == history{} && d.w.clock.since(d.stored, d.at) < d.w.c.timing.AckWait
 }
 
 // ended reports whether nothing is left to be done: the job has its result, or its message is gone from the

@@ -55,13 +55,13 @@ func (i *intake) saw(plan jobs.Plan) {
 	}
 }
 
-// begin counts a job that was fetched; end is called when it is done with here.
-func (i *intake) begin() (end func(handed bool)) {
-	var ends []func(bool)
+// begin counts a job that was fetched, as the gates do.
+func (i *intake) begin() (end func(handed time.Time)) {
+	var ends []func(time.Time)
 	for _, g := range i.gates {
 		ends = append(ends, g.begin())
 	}
-	return func(handed bool) {
+	return func(handed time.Time) {
 		for _, end := range ends {
 			end(handed)
 		}

@@ -21,7 +21,7 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 	}
 	w.intake.lanes.serve(a.from)
 	end, once := w.intake.begin(), new(sync.Once)
-	d.counted = func(handed bool) { once.Do(func() { end(handed) }) }
+	d.counted = func(handed time.Time) { once.Do(func() { end(handed) }) }
 	w.deliveries.Go(func() {
 		defer func() {
 			d.release()

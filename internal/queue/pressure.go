@@ -27,22 +27,27 @@ type gate struct {
 
 	mu      sync.Mutex
 	known   int       // the last depth
-	asked   time.Time // when that was
+	asked   time.Time // when that was answered; zero if it must be asked again
 	handed  int       // jobs that this worker handed over since
 	running int       // jobs that this worker will hand over
 }
 
-// begin counts a job that was fetched; end is called when it is done with here.
-func (g *gate) begin() (end func(handed bool)) {
+// begin counts a job that was fetched. Its end is called when it is done with here, with the time before it was handed over, zero
+// if it was not.
+func (g *gate) begin() (end func(handed time.Time)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running++
-	return func(handed bool) {
+	return func(handed time.Time) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.running--
-		if handed {
+		switch {
+		case handed.IsZero():
+		case g.asked.Before(handed):
 			g.handed++
+		default: // the answer may have counted it
+			g.asked = time.Time{}
 		}
 	}
 }
@@ -56,15 +61,15 @@ func (g *gate) open(ctx context.Context) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now, room := time.Now(), slotsOfQueue*slots-g.running
-	if now.Sub(g.asked) >= depthAge || g.known+g.handed >= room {
+	room := slotsOfQueue*slots - g.running
+	if time.Since(g.asked) >= depthAge || g.known+g.handed >= room {
 		ctx, cancel := context.WithTimeout(ctx, countingLimit)
 		defer cancel()
 		depth, err := g.depth(ctx)
 		if err != nil {
 			return false
 		}
-		g.known, g.handed, g.asked = depth, 0, now
+		g.known, g.handed, g.asked = depth, 0, time.Now()
 	}
 	return g.known+g.handed < room
 }

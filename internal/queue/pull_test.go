@@ -3,8 +3,11 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
@@ -126,5 +129,46 @@ func TestPullIsWithdrawnWithoutConnection(t *testing.T) {
 	r.eventually("connection lost", func() bool { return !p.nc.IsConnected() })
 	if late := p.withdraw(nil); len(late) != 0 || sub.IsValid() {
 		t.Errorf("%d jobs from nowhere, and the subscription is valid: %t", len(late), sub.IsValid())
+	}
+}
+
+// What the server sent to a pull of which nobody heard any more comes to another worker at once, and is no attempt, though the server
+// counts it. The pull asks here for all jobs and hears of one.
+func TestUnseenDeliveryIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stream, cfg := consumer(r.timing, jobs.RoleDecode, testModel, jobs.Batch)
+	const n = 100
+	for range n {
+		r.relay(testJob(jobs.Batch))
+	}
+	heard := make(chan *nats.Msg, 1)
+	sub, err := r.nc.ChanSubscribe(r.nc.NewInbox(), heard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.AutoUnsubscribe(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+cfg.Durable, sub.Subject, fmt.Appendf(nil, `{"batch":%d}`, n)); err != nil {
+		t.Fatal(err)
+	}
+	<-heard
+	attempts := make(chan int, n)
+	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		attempts <- task.Attempt
+		return answer(ctx, task)
+	})
+	for range n - 1 {
+		if a := <-attempts; a != 1 {
+			t.Errorf("a job that no worker had before is at attempt %d", a)
+		}
+	}
+	c, err := r.js.Consumer(t.Context(), stream, cfg.Durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := c.CachedInfo().Delivered.Consumer; sent <= n {
+		t.Fatalf("%d deliveries of %d jobs: none was unseen", sent, n)
 	}
 }

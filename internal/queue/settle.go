@@ -25,8 +25,9 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 		return d.finish(ctx)
 	}
 	if err == nil {
-		first, handed := true, o.Next != nil
-		if handed {
+		first, handed := true, time.Time{}
+		if o.Next != nil {
+			handed = time.Now()
 			err = d.hop(ctx, o.Next)
 		} else {
 			first, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())

@@ -147,7 +147,7 @@ func TestGate(t *testing.T) {
 	slots = 2
 	open(true, 1)
 	open(true, 1) // known
-	var ends []func(bool)
+	var ends []func(time.Time)
 	for range 3 {
 		ends = append(ends, g.begin())
 	}
@@ -155,7 +155,7 @@ func TestGate(t *testing.T) {
 	ends = append(ends, g.begin())
 	open(false, 2) // four at work here will fill the queue
 	for _, end := range ends {
-		end(true)
+		end(time.Now())
 	}
 	if n := g.last(); n != 4 {
 		t.Errorf("%d jobs at decode, as far as is known, want the 4 that were handed over", n)
@@ -169,6 +169,15 @@ func TestGate(t *testing.T) {
 	}
 	depth = 0
 	open(true, 5)
+	depth = 1
+	end, handed := g.begin(), time.Now()
+	g.asked = time.Time{}
+	open(true, 6) // which counts what is being handed over
+	end(handed)
+	if n := g.last(); n != 1 {
+		t.Errorf("%d jobs at decode, as far as is known, want the one", n)
+	}
+	open(true, 7) // it may not have
 	g.depth = func(context.Context) (int, error) { return 0, errors.New("no answer") }
 	g.asked = time.Time{}
 	if g.open(t.Context()) {
