@@ -62,7 +62,7 @@ func Peers(present []queue.Presence, model string) (peers []engine.Peer) {
 // if it writes none.
 func DecodePeer(p queue.Presence, machine string, ours *jobs.Fingerprint) engine.Peer {
 	peer := engine.Peer{
-		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes, Rows: p.Rows,
+		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes, Copies: p.Copies, Rows: p.Rows,
 	}
 	if p.Fingerprint != nil {
 		peer.CacheType = p.Fingerprint.CacheK

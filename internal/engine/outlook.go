@@ -57,18 +57,7 @@ func (o *Outlook) Scene() *schedule.Scene {
 		for kind, z := range o.Sizes {
 			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[kind].Bytes))
 		}
-		var held []int
-		for i, key := range keys {
-			if key != "" && w.Prefixes[key] > 0 {
-				held = append(held, i)
-			}
-		}
-		for i := range m.Slots {
-			if len(held) > 0 {
-				m.Slots[i].Prefix = held[i%len(held)]
-			}
-		}
-		next := 0
+		next, busy := 0, make([]int, len(keys))
 		for _, r := range w.Running {
 			switch {
 			case r.Ahead && r.HandsOver:
@@ -76,11 +65,22 @@ func (o *Outlook) Scene() *schedule.Scene {
 			case r.Ahead:
 				s.Relay = append(s.Relay, schedule.Ready{At: max(0, r.EndsSeconds), Kind: o.Typical, Machine: i})
 			case next < len(m.Slots):
-				prefix := m.Slots[next].Prefix
-				if r.Prefix != "" {
-					prefix = max(0, slices.Index(keys, r.Prefix))
-				}
+				prefix := max(0, slices.Index(keys, r.Prefix))
+				busy[prefix]++
 				m.Slots[next] = schedule.Slot{Free: max(r.EndsSeconds, leastLeft), First: r.FirstSeconds, Hand: r.HandsOver, Kind: o.Typical, Prefix: prefix}
+				next++
+			}
+		}
+		for i, key := range keys {
+			if key == "" || w.Prefixes[key] == 0 {
+				continue
+			}
+			copies := len(m.Slots)
+			if w.Copies != nil {
+				copies = w.Copies[key]
+			}
+			for free := copies - busy[i]; free > 0 && next < len(m.Slots); free-- {
+				m.Slots[next].Prefix = i
 				next++
 			}
 		}

@@ -50,7 +50,7 @@ func (o *Outlook) takes() (n int) {
 // With is the outlook with one more worker, which is idle.
 func (o *Outlook) With(like Peer) *Outlook {
 	more := *o
-	like.Running, like.Busy, like.Prefixes = nil, 0, nil
+	like.Running, like.Busy, like.Prefixes, like.Copies = nil, 0, nil, nil
 	more.Workers = append(slices.Clip(o.Workers), like)
 	return &more
 }

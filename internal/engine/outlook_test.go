@@ -79,7 +79,7 @@ func TestScene(t *testing.T) {
 	}
 	want := &schedule.Scene{
 		Machines: []schedule.Machine{
-			{Slots: []schedule.Slot{{Free: 2, Hand: true, Kind: 1, Prefix: 1}, {Free: 5, First: 1, Kind: 1}, {Prefix: 1}}, Times: times},
+			{Slots: []schedule.Slot{{Free: 2, Hand: true, Kind: 1}, {Free: 5, First: 1, Kind: 1}, {Prefix: 1}}, Times: times},
 			{Decode: true, Takes: true, Slots: []schedule.Slot{{Free: 3, Kind: 1, Prefix: 1}}, Times: []schedule.Times{times[0], times[1]}},
 		},
 		Kinds:  []schedule.Kind{{Prefix: 1, Bytes: 2e8}, {Bytes: 2e8}},
@@ -89,6 +89,32 @@ func TestScene(t *testing.T) {
 	want.Machines[1].Times[0].Generate, want.Machines[1].Times[1].Generate = []float64{2}, []float64{1}
 	if diff := cmp.Diff(want, pairOutlook().Scene(), cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
 		t.Errorf("scene (-want +got):\n%s", diff)
+	}
+}
+
+// A prefix is in as many free slots as have it and are not at a job of its own class; in all, if the worker does not say in how many.
+func TestFreeSlotsWithThePrefix(t *testing.T) {
+	for name, tt := range map[string]struct {
+		copies map[string]int
+		at     string // the prefix of a running job
+		want   int
+	}{
+		"unsaid":                    {nil, "of another class", 2},
+		"one":                       {map[string]int{"k": 1}, "of another class", 1},
+		"one, which is in use":      {map[string]int{"k": 1}, "k", 0},
+		"three, of which one is":    {map[string]int{"k": 3}, "k", 2},
+		"those of another class":    {map[string]int{"other": 3}, "k", 0},
+		"more than there are slots": {map[string]int{"k": 30}, "k", 2},
+	} {
+		o := pairOutlook()
+		o.Workers[0].Copies, o.Workers[0].Running = tt.copies, []jobs.Running{{EndsSeconds: 5, Prefix: tt.at}}
+		got := 0
+		for _, s := range o.Scene().Machines[0].Slots[1:] {
+			got += s.Prefix
+		}
+		if got != tt.want {
+			t.Errorf("%s: the prefix is in %d free slots, want %d", name, got, tt.want)
+		}
 	}
 }
 

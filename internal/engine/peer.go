@@ -23,6 +23,7 @@ type Peer struct {
 	CacheType string         // of its engine's KV cache, as in f16
 	Running   []jobs.Running // what it does, as of now
 	Prefixes  map[string]int // tokens of the shared prefixes in its engine's cache, by PrefixKey
+	Copies    map[string]int // likewise slots that have them; all, if it does not say
 	Rows      map[string]int // likewise tokens whose part of a KV state need not be sent to it
 }
 
@@ -51,19 +52,46 @@ func PrefixKey(req Request) string {
 // mostPrefixes is how many a worker tells others of.
 const mostPrefixes = 8
 
-// Prefixes knows which shared prefixes an engine has in its cache, by what it said of the jobs that it computed: how many
-// of a prompt's tokens it found there. So an engine that cannot go on from a prefix never has one. It is safe for concurrent use.
+// Prefixes knows which shared prefixes an engine has in its cache, and in how many slots: by which jobs it was given at once, and by what it said of
+// those that it computed, how many of a prompt's tokens it found there. So an engine that cannot go on from a prefix never has one. It is safe for
+// concurrent use.
 type Prefixes struct {
-	slots int
-
 	mu     sync.Mutex
-	last   []string       // keys of the last jobs, one for each slot of the engine; each took the place of another one's cache
+	slots  []string       // the key of each slot's last job, the slot used longest ago first
 	tokens map[string]int // found at the last job that had the key
 }
 
 // NewPrefixes returns the prefixes of an engine with so many slots.
 func NewPrefixes(slots int) *Prefixes {
-	return &Prefixes{slots: max(slots, 1), tokens: map[string]int{}}
+	return &Prefixes{slots: make([]string, max(slots, 1)), tokens: map[string]int{}}
+}
+
+// Begins notes that a job with a prefix begins, and with how many, itself included, the engine is busy then. It goes to a free slot that
+// has the prefix; if there is none, to the one used longest ago.
+func (p *Prefixes) Begins(key string, busy int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slot := 0
+	if key != "" {
+		has := p.copies(key) >= busy
+		slot = max(0, slices.IndexFunc(p.slots, func(k string) bool { return (k == key) == has }))
+	}
+	p.slots = append(slices.Delete(p.slots, slot, slot+1), key)
+	for k := range p.tokens {
+		if !slices.Contains(p.slots, k) {
+			delete(p.tokens, k)
+		}
+	}
+}
+
+// copies is how many slots have a prefix. The lock must be held.
+func (p *Prefixes) copies(key string) (n int) {
+	for _, k := range p.slots {
+		if k == key {
+			n++
+		}
+	}
+	return n
 }
 
 // Computed notes a job whose prompt of so many tokens the engine computed, finding some of them in its cache. found is -1 if
@@ -72,15 +100,8 @@ func (p *Prefixes) Computed(req Request, promptTokens, found int) {
 	key := PrefixKey(req)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = append(p.last, key)
-	p.last = p.last[max(0, len(p.last)-p.slots):]
-	if key != "" && found >= 0 {
+	if key != "" && found >= 0 && slices.Contains(p.slots, key) {
 		p.tokens[key] = min(found, PrefixTokens(req, promptTokens)) // the same request again finds more
-	}
-	for k := range p.tokens {
-		if !slices.Contains(p.last, k) {
-			delete(p.tokens, k)
-		}
 	}
 }
 
@@ -99,18 +120,18 @@ func PrefixTokens(req Request, promptTokens int) int {
 	return int(math.Ceil(float64(promptTokens) * float64(prefix) / float64(all)))
 }
 
-// Held lists the prefixes that are thought to be in the cache, with their tokens; nil if there are none.
-func (p *Prefixes) Held() map[string]int {
+// Held lists the prefixes that are thought to be in the cache, with their tokens and in how many slots; nil if there are none.
+func (p *Prefixes) Held() (tokens, slots map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var held map[string]int
-	for i := len(p.last) - 1; i >= 0 && len(held) < mostPrefixes; i-- {
-		if n := p.tokens[p.last[i]]; n > 0 {
-			if held == nil {
-				held = map[string]int{}
+	for i := len(p.slots) - 1; i >= 0 && len(tokens) < mostPrefixes; i-- {
+		key := p.slots[i]
+		if n := p.tokens[key]; n > 0 {
+			if tokens == nil {
+				tokens, slots = map[string]int{}, map[string]int{}
 			}
-			held[p.last[i]] = n
+			tokens[key], slots[key] = n, p.copies(key)
 		}
 	}
-	return held
+	return tokens, slots
 }

@@ -49,47 +49,59 @@ func TestPrefixKey(t *testing.T) {
 	}
 }
 
-// A prefix is held as long as some slot has not been used for something else since, and only if the engine found it.
+// A prefix is held as long as some slot has not been used for something else since, and only if the engine found it; in as many slots as jobs
+// had it at once.
 func TestPrefixesHeld(t *testing.T) {
 	class := strings.Repeat("instructions ", 100)
-	a, b := shared(class, "short"), shared("other "+class, "short")
+	a, b, none := shared(class, "short"), shared("other "+class, "short"), engine.Request{Prompt: "x"}
 	keyA, keyB := engine.PrefixKey(a), engine.PrefixKey(b)
-	p := engine.NewPrefixes(2)
-	held := func(when string, want map[string]int) {
+	p := engine.NewPrefixes(3)
+	job := func(r engine.Request, busy, found int) {
+		p.Begins(engine.PrefixKey(r), busy)
+		p.Computed(r, 400, found)
+	}
+	held := func(when string, want, wantSlots map[string]int) {
 		t.Helper()
-		if diff := cmp.Diff(want, p.Held()); diff != "" {
+		tokens, slots := p.Held()
+		if diff := cmp.Diff([]map[string]int{want, wantSlots}, []map[string]int{tokens, slots}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	held("at first", nil)
-	p.Computed(a, 400, 0)
-	held("after the first job, which found nothing", nil)
-	p.Computed(a, 400, 390)
-	held("after the second", map[string]int{keyA: 390})
-	p.Computed(b, 400, 0)
-	p.Computed(b, 400, 380)
-	held("after two of another class", map[string]int{keyB: 380})
-	p.Computed(a, 400, 390)
-	held("with one of each", map[string]int{keyA: 390, keyB: 380})
-	p.Computed(a, 400, -1)
-	held("after a hand-over, which took the other's slot", map[string]int{keyA: 390})
-	p.Computed(a, 400, 0)
-	held("after a miss", nil)
-	p.Computed(a, 400, 399)
-	if got := p.Held()[keyA]; got < 390 || got > 399 {
-		t.Errorf("%d tokens of the prefix after the same request came again, want those of the prefix", got)
+	held("at first", nil, nil)
+	job(a, 1, 0)
+	held("after the first job, which found nothing", nil, nil)
+	job(a, 1, 390)
+	held("after the second", map[string]int{keyA: 390}, map[string]int{keyA: 1})
+	job(b, 1, 0)
+	job(b, 1, 380)
+	held("after two of another class", map[string]int{keyA: 390, keyB: 380}, map[string]int{keyA: 1, keyB: 1})
+	job(a, 2, 390)
+	held("after two at once", map[string]int{keyA: 390, keyB: 380}, map[string]int{keyA: 2, keyB: 1})
+	job(a, 3, -1)
+	held("after a hand-over into the slot of another class", map[string]int{keyA: 390}, map[string]int{keyA: 3})
+	job(a, 1, 0)
+	held("after a miss", nil, nil)
+	job(a, 1, 399)
+	if tokens, _ := p.Held(); tokens[keyA] < 390 || tokens[keyA] > 399 {
+		t.Errorf("%d tokens of the prefix after the same request came again, want those of the prefix", tokens[keyA])
 	}
-	p.Computed(engine.Request{Prompt: "x"}, 1, 0)
-	p.Computed(engine.Request{Prompt: "y"}, 1, 0)
-	held("after jobs that share nothing", nil)
+	job(none, 1, 0)
+	job(none, 1, 0)
+	if _, slots := p.Held(); slots[keyA] != 1 {
+		t.Errorf("%d slots have it after two jobs that share nothing, want 1", slots[keyA])
+	}
+	job(none, 1, 0)
+	held("after a third", nil, nil)
 }
 
 func TestPrefixesHeldAreFew(t *testing.T) {
 	p := engine.NewPrefixes(100)
 	for i := range 100 {
-		p.Computed(shared(strings.Repeat("x", i+1), "y"), 100, 50)
+		r := shared(strings.Repeat("x", i+1), "y")
+		p.Begins(engine.PrefixKey(r), 1)
+		p.Computed(r, 100, 50)
 	}
-	if n := len(p.Held()); n != 8 {
-		t.Errorf("%d prefixes, want 8", n)
+	if tokens, slots := p.Held(); len(tokens) != 8 || len(slots) != 8 {
+		t.Errorf("%d prefixes in %d slots, want 8 in 8", len(tokens), len(slots))
 	}
 }

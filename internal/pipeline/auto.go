@@ -139,6 +139,7 @@ func (s *Stage) foresee(t *jobs.Task, hands, restores bool, turn float64) {
 	c := s.course(t.Job, hands, state, turn)
 	c.relayed = !t.Intake
 	s.running.begin(t, c)
+	s.prefixes.Begins(c.prefix, s.running.with(c.prefix))
 }
 
 // course is how a job will probably go on to which the engine turns in so many seconds: computed and handed over; from a KV state of so many bytes, unless
@@ -154,8 +155,10 @@ func (s *Stage) course(j *jobs.Job, hands bool, state int64, turn float64) cours
 	c := course{turn: turn, before: turn, hands: hands, prefix: size.Key}
 	if state > 0 {
 		c.before += times.Restore
-	} else if c.before += times.Prompt; size.Key != "" && s.prefixes.Held()[size.Key] == 0 {
-		c.before += times.Prefix
+	} else if c.before += times.Prompt; size.Key != "" {
+		if _, slots := s.prefixes.Held(); slots[size.Key] <= s.running.with(size.Key) {
+			c.before += times.Prefix
+		}
 	}
 	if hands {
 		c.before += times.Save

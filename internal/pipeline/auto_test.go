@@ -260,7 +260,7 @@ func TestStagesMeasure(t *testing.T) {
 	saved.State.Tokens = 2038
 	r.engine.prefilled = saved
 	run(jobs.StagePrefill, nil, engine.Completion{})
-	if held := prefixes.Held(); !slices.Equal(slices.Collect(maps.Values(held)), []int{1019}) {
+	if held, _ := prefixes.Held(); !slices.Equal(slices.Collect(maps.Values(held)), []int{1019}) {
 		t.Errorf("held prefixes %v, want one of 1,019 tokens, which was computed by itself", held)
 	}
 	prefixes = engine.NewPrefixes(1)
@@ -269,14 +269,14 @@ func TestStagesMeasure(t *testing.T) {
 		Text: "a", PromptTokens: 2038, CachedTokens: 2037, ComputedTokens: 1, GeneratedTokens: 100, DecodeDuration: 2 * time.Second,
 		Imported: &engine.Imported{Tokens: 2037, Restored: 50 * time.Millisecond, Checked: 5 * time.Millisecond},
 	})
-	if held := prefixes.Held(); held != nil {
+	if held, _ := prefixes.Held(); held != nil {
 		t.Errorf("a state that was handed over shows %v cached", held)
 	}
 	local := engine.Completion{
 		Text: "a", PromptTokens: 2000, CachedTokens: 990, ComputedTokens: 1010, GeneratedTokens: 100, DecodeDuration: 2 * time.Second, PrefillDuration: time.Second,
 	}
 	run(jobs.StageDecode, &jobs.Handover{Kind: jobs.KindNone}, local)
-	if held := prefixes.Held(); len(held) != 1 || !slices.Contains(slices.Collect(maps.Values(held)), 990) {
+	if held, _ := prefixes.Held(); len(held) != 1 || !slices.Contains(slices.Collect(maps.Values(held)), 990) {
 		t.Errorf("held prefixes %v, want one of 990 tokens", held)
 	}
 	got := rates.Snapshot()

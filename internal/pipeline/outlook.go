@@ -72,8 +72,9 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, i
 	about := s.about()
 	self := engine.Peer{
 		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.Mover), Running: s.running.list(),
-		Prefixes: s.prefixes.Held(), Rows: s.Rows(),
+		Rows: s.Rows(),
 	}
+	self.Prefixes, self.Copies = s.prefixes.Held()
 	if self.NoStates = s.takes(); about.Mover != nil {
 		self.CacheType = about.Mover.Fingerprint.CacheK
 	}

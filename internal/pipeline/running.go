@@ -287,6 +287,16 @@ func (r *running) busy() (n int) {
 	return n
 }
 
+// with is how many slots are at jobs with a prefix, or will be in a moment.
+func (r *running) with(key string) (n int) {
+	for _, at := range r.list() {
+		if !at.Ahead && at.Prefix == key {
+			n++
+		}
+	}
+	return n
+}
+
 // list is what the worker is at.
 func (r *running) list() []jobs.Running {
 	now := time.Now()

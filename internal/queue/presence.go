@@ -49,6 +49,7 @@ type Presence struct {
 	Started       time.Time         `json:"started"`
 	Rates         jobs.Rates        `json:"rates"`              // measured
 	Prefixes      map[string]int    `json:"prefixes,omitempty"` // tokens of shared prefixes in its engine's cache, by a part of the hash of their text
+	Copies        map[string]int    `json:"copies,omitempty"`   // likewise slots that have them
 	Rows          map[string]int    `json:"rows,omitempty"`     // likewise tokens whose part of a KV state need not be sent to it
 }
 
