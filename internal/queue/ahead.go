@@ -178,8 +178,9 @@ func (w *Worker) othersWait(ctx context.Context, rank int) bool {
 	return false
 }
 
-// hear listens for a result of the job that somebody else publishes, until deafen is called. A result reaches its listeners as it is
-// stored, so who heard nothing need not ask whether there is one before the job begins; before anything is published, that is asked all the same.
+// hear listens for a result of the job that somebody else publishes, until deafen is called. A result is on its way to its listeners when it is
+// stored, so who heard nothing does not ask whether there is one before the job begins: that would take no less time than one on its way. Before anything is
+// published, it is asked all the same, and who cancels a job also tells its worker.
 func (d *delivery) hear() (err error) {
 	d.ends, err = d.w.c.nc.SubscribeSync(jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
 	if err != nil {

@@ -251,6 +251,11 @@ func TestAheadEndedUnheard(t *testing.T) {
 	if first, err := r.PublishResult(t.Context(), end, ""); err != nil || !first {
 		t.Fatalf("publish result: first = %t, %v", first, err)
 	}
+	r.eventually("the worker hears of it", func() bool {
+		d, _ := s.running.Load(jobs.JobSubject(jobs.StageDecode, list[1].Model, list[1].Class, list[1].ID))
+		n, _, err := d.(*delivery).ends.Pending()
+		return err == nil && n == 1
+	})
 	h.let(list[0])
 	r.results(list...)
 	h.next("discarded", h.discarded, list[1])
@@ -399,7 +404,7 @@ func TestAheadIsBlamedOnce(t *testing.T) {
 	h := newHeld(t)
 	j := testJob(jobs.Batch)
 	r.relay(j)
-	r.deliver(jobs.RoleDecode, 1) // to a worker that died
+	r.lose(jobs.RoleDecode)
 	handBacks := func(want int) {
 		t.Helper()
 		if got, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.ID)); err != nil || got.HandBacks != want {

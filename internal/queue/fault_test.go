@@ -227,6 +227,19 @@ func (r *rig) deliver(role jobs.Stage, times int) {
 	}
 }
 
+// lose has a worker die that a job was delivered to.
+func (r *rig) lose(role jobs.Stage) {
+	r.t.Helper()
+	stream, cfg := consumer(r.timing, role, testModel, jobs.Batch)
+	c, err := r.js.Consumer(r.t.Context(), stream, cfg.Durable)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := c.Next(jetstream.FetchMaxWait(enough)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // A job that has used up its attempts, by killing its workers, is not run again.
 func TestBuryBeforeExecuting(t *testing.T) {
 	t.Parallel()

@@ -60,8 +60,8 @@ func queueMutants() []Mutant {
 			Name:  "ack before publish",
 			Lacks: "the order in which a job is let go of only when the next record is stored",
 			Edits: []host.Edit{{
-				File: fileSettle, Old: "\t\tfirst, handed := true, o.Next != nil\n",
-				New: "\t\tif err := d.acknowledge(ctx); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tfirst, handed := true, o.Next != nil\n",
+				File: fileSettle, Old: "\t\tfirst, handed := true, time.Time{}\n",
+				New: "\t\tif err := d.acknowledge(ctx); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tfirst, handed := true, time.Time{}\n",
 			}},
 			Plan: struck(Action{What: Kill, Target: onePrefill, Step: BeforePublish}, Action{What: Kill, Target: oneDecode, Step: BeforePublish}),
 			Rule: check.Lost,
