@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -137,7 +136,7 @@ func (w *Worker) startHandover(ctx context.Context, c *pipeline.Config) error {
 		return server.Close()
 	})
 	w.states = server
-	c.Holder, c.Refused = server, w.refused
+	c.Holder = server
 	w.log.Info("KV states are offered", "url", server.URL(), "budget", int64(w.flags.HandoverBudget))
 	return nil
 }
@@ -157,23 +156,8 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 	if w.pairs, err = pipeline.OpenPairs(stoppedFile(w.flags), w.log); err != nil {
 		return err
 	}
-	c.Fetcher, c.Pairs, c.AheadBudget = client, w.pairs, int64(w.flags.HandoverBudget)-bases
+	c.Fetcher, c.Pairs, c.Differs, c.AheadBudget = client, w.pairs, w.differs, int64(w.flags.HandoverBudget)-bases
 	return nil
-}
-
-// refused lists the decode machines that take no states from this one, if none is left that does.
-func (w *Worker) refused() []string {
-	var machines []string
-	for _, p := range w.queue.Peers() {
-		switch {
-		case p.Role != jobs.RoleDecode:
-		case !slices.Contains(p.StoppedPairs, w.flags.Machine):
-			return nil
-		default:
-			machines = append(machines, p.Machine)
-		}
-	}
-	return slices.Compact(machines)
 }
 
 // ready waits until the next state will have room, in a prefill worker: one for each request that runs, and this one; and

@@ -323,3 +323,43 @@ func TestHandoverCommand(t *testing.T) {
 		t.Errorf("prefill-worker handover: exit code %d; want it to be no command", code)
 	}
 }
+
+// An engine that computes something else, though it says the same of itself, is found out before a state of it is written.
+func TestEngineThatComputesSomethingElse(t *testing.T) {
+	on := func(flags ...string) func(*app.WorkerFlags) {
+		dir := t.TempDir()
+		flags = append([]string{"--slot-save-path", dir, "--cache-ram", "0", "--no-cache-idle-slots", "--no-kv-unified"}, flags...)
+		url := standintest.StartLlamaServer(t, tinymodel.Tiny(tinymodel.BPE), flags...)
+		return func(f *app.WorkerFlags) { f.Engine, f.EngineURL, f.SlotDir = "llamacpp", url, dir }
+	}
+	s := newSystem(t)
+	checked := func() {
+		s.waitForWorkers(func(list []queue.Presence) bool {
+			return !slices.ContainsFunc(list, func(p queue.Presence) bool { return p.Check == nil })
+		})
+	}
+	wrong := s.worker(jobs.RolePrefill, "", on("--rope-freq-base", "3000"))
+	s.worker(jobs.RoleDecode, "", on())
+	checked()
+	prompt := long("one")
+	local := s.job(prompt)
+	local.Plan = jobs.PlanLocal
+	want := s.await(s.submit(local))
+	j := s.job(prompt)
+	j.Plan = jobs.PlanDisaggregated
+	r := s.await(s.submit(j))
+	if r.Handover == nil || r.Handover.Failure != jobs.FailDiffer || !strings.Contains(r.Handover.Message, "test-prefill and test-decode predict tokens") || r.Handover.Bytes != 0 {
+		t.Errorf("report %+v; want one that names the engines", r.Handover)
+	}
+	if r.Text != want.Text || r.Usage.HandedOver != 0 {
+		t.Errorf("text %q of %d tokens handed over; want the decode engine's own, %q", r.Text, r.Usage.HandedOver, want.Text)
+	}
+	wrong.stop()
+	s.worker(jobs.RolePrefill, "", on())
+	checked()
+	j = s.job(long("two"))
+	j.Plan = jobs.PlanDisaggregated
+	if r := s.await(s.submit(j)); r.Handover == nil || r.Handover.Failure != "" || r.Usage.HandedOver == 0 {
+		t.Errorf("report %+v, usage %+v; want a hand-over by the engine that took its place", r.Handover, r.Usage)
+	}
+}

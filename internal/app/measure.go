@@ -29,8 +29,8 @@ func ratesFile(role jobs.Stage, f WorkerFlags) string {
 // subject is what the rates are of that are measured now.
 func (w *Worker) subject() engine.Subject { return engine.SubjectOf(w.monitor.Health().Description) }
 
-// measuring takes up what an earlier run has measured. If that is not enough, it takes all slots of the engine, so that jobs and HTTP calls wait, and
-// what it returns measures the engine and gives them back; else that does nothing.
+// measuring takes up what an earlier run has measured and checked. If that is not enough, it takes all slots of the engine, so that jobs and HTTP calls wait,
+// and what it returns measures and checks the engine and gives them back; else that does nothing.
 func (w *Worker) measuring(ctx context.Context) (measure func()) {
 	about := w.monitor.Health().Description
 	if err := w.rates.Begin(ratesFile(w.role, w.flags), engine.SubjectOf(about)); err != nil {
@@ -40,11 +40,12 @@ func (w *Worker) measuring(ctx context.Context) (measure func()) {
 	if about.Slots > 0 {
 		slots = min(slots, about.Slots)
 	}
-	if w.flags.Measure == measureNever || ctx.Err() != nil || w.rates.Known(slots) {
-		return func() {}
-	}
+	known := w.flags.Measure == measureNever || w.rates.Known(slots)
 	if w.noState(about) != "" {
 		about.Mover = nil
+	}
+	if ctx.Err() != nil || known && !w.unchecked(about) {
+		return func() {}
 	}
 	var taken []func()
 	give := func() {
@@ -64,11 +65,15 @@ func (w *Worker) measuring(ctx context.Context) (measure func()) {
 		}
 		taken = append(taken, release)
 	}
-	start := time.Now()
-	w.log.Info("the engine is measured before it takes jobs", "slots", slots)
 	return func() {
 		defer w.queue.Changed() // so that others know
 		defer give()
+		w.check(ctx)
+		if known {
+			return
+		}
+		start := time.Now()
+		w.log.Info("the engine is measured before it takes jobs", "slots", slots)
 		err := w.rates.Measure(ctx, w.engine, about, slots)
 		took, now := time.Since(start).Seconds(), w.rates.Snapshot()
 		switch {

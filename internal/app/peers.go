@@ -7,26 +7,43 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/pipeline"
 	"tandem/internal/queue"
 )
 
+// Writer is what decides whether KV states of a prefill worker are of use to another one.
+type Writer struct {
+	Machine     string
+	Fingerprint *jobs.Fingerprint // nil if it writes none
+	Check       *jobs.Check       // nil if it was not checked yet
+}
+
+// WriterOf is the worker of a presence as one that writes KV states.
+func WriterOf(p queue.Presence) Writer { return Writer{p.Machine, p.Fingerprint, p.Check} }
+
+// firstWriter is the first prefill worker of some; one that writes nothing if there is none.
+func firstWriter(present []queue.Presence) Writer {
+	if i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill }); i >= 0 {
+		return WriterOf(present[i])
+	}
+	return Writer{}
+}
+
 // peers lists the other live workers of the model.
 func (w *Worker) peers() []engine.Peer {
-	var writes *jobs.Fingerprint // of the states that prefill hands over
-	if m := w.monitor.Health().Description.Mover; m != nil {
-		writes = &m.Fingerprint
-	}
-	machine := w.flags.Machine
 	present := w.queue.Peers()
-	if w.role == jobs.RoleDecode {
-		writes = nil
-		if i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill }); i >= 0 {
-			writes, machine = present[i].Fingerprint, present[i].Machine
+	from := firstWriter(present)
+	if w.role == jobs.RolePrefill {
+		d := w.monitor.Health().Description
+		from = Writer{Machine: w.flags.Machine}
+		if d.Mover != nil {
+			from.Fingerprint = &d.Mover.Fingerprint
 		}
+		from.Check, _ = w.checks.current(d)
 	}
 	var peers []engine.Peer
 	for _, p := range present {
-		peers = append(peers, DecodePeer(p, machine, writes))
+		peers = append(peers, DecodePeer(p, from))
 	}
 	return peers
 }
@@ -37,7 +54,7 @@ func (w *Worker) takesNone() (why string) {
 	self := w.presence()
 	for _, p := range w.queue.Peers() {
 		if p.Role == jobs.RolePrefill {
-			if why = DecodePeer(self, p.Machine, p.Fingerprint).NoStates; why == "" {
+			if why = DecodePeer(self, WriterOf(p)).NoStates; why == "" {
 				break
 			}
 		}
@@ -48,36 +65,43 @@ func (w *Worker) takesNone() (why string) {
 // Peers are the live workers of a model, as its first prefill worker sees them.
 func Peers(present []queue.Presence, model string) (peers []engine.Peer) {
 	live := slices.DeleteFunc(slices.Clone(present), func(p queue.Presence) bool { return p.Model != model || !p.Live() })
-	machine, writes := "", (*jobs.Fingerprint)(nil)
-	if i := slices.IndexFunc(live, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill }); i >= 0 {
-		machine, writes = live[i].Machine, live[i].Fingerprint
-	}
+	from := firstWriter(live)
 	for _, p := range live {
-		peers = append(peers, DecodePeer(p, machine, writes))
+		peers = append(peers, DecodePeer(p, from))
 	}
 	return peers
 }
 
-// DecodePeer is a worker as a prefill worker on a machine sees it, whose KV states have the fingerprint ours, or nil
-// if it writes none.
-func DecodePeer(p queue.Presence, machine string, ours *jobs.Fingerprint) engine.Peer {
+// DecodePeer is a worker as a prefill worker sees it that writes such KV states.
+func DecodePeer(p queue.Presence, from Writer) engine.Peer {
 	peer := engine.Peer{
 		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes, Copies: p.Copies, Rows: p.Rows,
 	}
 	if p.Fingerprint != nil {
 		peer.CacheType = p.Fingerprint.CacheK
 	}
-	switch {
-	case ours == nil:
-		peer.NoStates = "the prefill engine writes none"
-	case p.Fingerprint == nil:
-		peer.NoStates = "the engine of " + p.Machine + " takes none: " + cmp.Or(p.NoState, "it does not say why")
-	case slices.Contains(p.StoppedPairs, machine):
-		peer.NoStates = p.Machine + " takes none from " + machine + " any more, since first predictions differed"
-	default:
-		if list := p.Fingerprint.Differences(*ours); len(list) > 0 {
-			peer.NoStates = "the two engines differ: " + strings.Join(list, "; ")
-		}
-	}
+	peer.NoStates, peer.Failure = refusal(p, from)
 	return peer
+}
+
+// refusal is why KV states of the writer are of no use to a worker; empty if they are.
+func refusal(p queue.Presence, from Writer) (why string, called jobs.Failure) {
+	switch {
+	case from.Fingerprint == nil:
+		return "the prefill engine writes none", jobs.FailNoState
+	case p.Fingerprint == nil:
+		return "the engine of " + p.Machine + " takes none: " + cmp.Or(p.NoState, "it does not say why"), jobs.FailNoState
+	case slices.Contains(p.StoppedPairs, from.Machine):
+		return p.Machine + " takes none from " + from.Machine + " any more, since first predictions differed; " + pipeline.RemedyFor(from.Machine), jobs.FailStopped
+	}
+	if list := p.Fingerprint.Differences(*from.Fingerprint); len(list) > 0 {
+		return "the two engines differ: " + strings.Join(list, "; "), jobs.FailFingerprint
+	}
+	if from.Check == nil || p.Check == nil { // it is being made, and when a state has come to the decode machine there will be both
+		return "", ""
+	}
+	if why = engine.Differ(from.Machine, from.Check, p.Machine, p.Check); why != "" {
+		called = jobs.FailDiffer
+	}
+	return why, called
 }

@@ -20,29 +20,38 @@ func TestDecodePeer(t *testing.T) {
 		change func(p *queue.Presence)
 		ours   *jobs.Fingerprint
 		want   string // why no states; empty if they are of use
+		called jobs.Failure
 	}{
-		"as it should be":            {func(*queue.Presence) {}, &ours, ""},
-		"we write none":              {func(*queue.Presence) {}, nil, "the prefill engine writes none"},
-		"it takes none":              {func(p *queue.Presence) { p.Fingerprint, p.NoState = nil, "no shim" }, &ours, "the engine of mac takes none: no shim"},
-		"it takes none of ours":      {func(p *queue.Presence) { p.StoppedPairs = []string{"x", "spark"} }, &ours, "mac takes none from spark any more"},
-		"it takes none of another's": {func(p *queue.Presence) { p.StoppedPairs = []string{"x"} }, &ours, ""},
-		"it differs":                 {func(p *queue.Presence) { p.Fingerprint = &other }, &ours, "the two engines differ: cache streams: 4 here, 1 on the prefill machine"},
+		"as it should be":            {func(*queue.Presence) {}, &ours, "", ""},
+		"we write none":              {func(*queue.Presence) {}, nil, "the prefill engine writes none", jobs.FailNoState},
+		"it takes none":              {func(p *queue.Presence) { p.Fingerprint, p.NoState = nil, "no shim" }, &ours, "the engine of mac takes none: no shim", jobs.FailNoState},
+		"it takes none of ours":      {func(p *queue.Presence) { p.StoppedPairs = []string{"x", "spark"} }, &ours, "mac takes none from spark any more", jobs.FailStopped},
+		"it takes none of another's": {func(p *queue.Presence) { p.StoppedPairs = []string{"x"} }, &ours, "", ""},
+		"it differs":                 {func(p *queue.Presence) { p.Fingerprint = &other }, &ours, "the two engines differ: cache streams: 4 here, 1 on the prefill machine", jobs.FailFingerprint},
+		"it is not checked yet":      {func(p *queue.Presence) { p.Check = nil }, &ours, "", ""},
+		"it predicts other tokens":   {func(p *queue.Presence) { p.Check = predicts(2, 0) }, &ours, "after the same 1 prompts, each computed by itself, spark and mac predict tokens 1.000 apart", jobs.FailDiffer},
+		"it contradicts itself":      {func(p *queue.Presence) { p.Check = predicts(1, 0.5) }, &ours, "after the same 1 prompts", jobs.FailDiffer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := ours
-			p := queue.Presence{Machine: "mac", Slots: 4, Busy: 1, Fingerprint: &there, Rates: measured, Prefixes: map[string]int{"k": 7}}
+			p := queue.Presence{Machine: "mac", Slots: 4, Busy: 1, Fingerprint: &there, Check: predicts(1, 0), Rates: measured, Prefixes: map[string]int{"k": 7}}
 			tt.change(&p)
-			got := DecodePeer(p, "spark", tt.ours)
-			if (got.NoStates == "") != (tt.want == "") || !strings.HasPrefix(got.NoStates, tt.want) {
-				t.Errorf("no states because %q, want %q", got.NoStates, tt.want)
+			got := DecodePeer(p, Writer{"spark", tt.ours, predicts(1, 0)})
+			if (got.NoStates == "") != (tt.want == "") || got.NoStates != "" && got.Failure != tt.called || !strings.HasPrefix(got.NoStates, tt.want) {
+				t.Errorf("no states because %q (%s), want %q (%s)", got.NoStates, got.Failure, tt.want, tt.called)
 			}
-			got.NoStates, got.CacheType = "", ""
+			got.NoStates, got.Failure, got.CacheType = "", "", ""
 			want := engine.Peer{Machine: "mac", Slots: 4, Busy: 1, Rates: measured, Prefixes: map[string]int{"k": 7}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("peer (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// predicts is the check of an engine that is certain of a token.
+func predicts(token int, itself float64) *jobs.Check {
+	return &jobs.Check{Predictions: []map[int]float64{{token: 0}}, Cached: itself}
 }
 
 func TestPeers(t *testing.T) {

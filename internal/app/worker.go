@@ -50,7 +50,9 @@ type Worker struct {
 	stage    *pipeline.Stage
 	states   *handover.Server // of a prefill worker that hands KV states over; else nil
 	pairs    *pipeline.Pairs  // of a decode worker; else nil
-	swept    bool             // an earlier run's states were removed when this one started
+	checks   *checks
+	silent   sync.Map // servers of prefill workers whose engines' checks were waited for in vain
+	swept    bool     // an earlier run's states were removed when this one started
 	metrics  *telemetry.Metrics
 	queue    *queue.Worker
 	conn     *queue.Conn
@@ -115,6 +117,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	if err := w.waitForEngine(ctx); err != nil {
 		return nil, err
 	}
+	if w.checks, err = openChecks(w.role, w.flags); err != nil {
+		w.log.Warn("the check of the engine that an earlier run made is lost", "error", err)
+	}
 	w.swept = w.sweep() // before this run's first state, where possible
 	stage := pipeline.Config{
 		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Slots: w.slots, Observe: w.metrics, Log: w.log,
@@ -163,6 +168,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	measure := w.measuring(ctxMeasure) // before the queue takes a slot
 	watchers.Go(func() {
 		measure()
+		watchers.Go(func() { w.keepChecking(watch) })
 		w.rates.Keep(watch, ratesFile(w.role, w.flags), w.subject, keepRatesEvery, w.log)
 	})
 	watchers.Go(func() {
@@ -282,7 +288,9 @@ func (w *Worker) presence() queue.Presence {
 	}
 	p.Prefixes, p.Copies = w.prefixes.Held()
 	if p.NoState == "" && h.Description.Mover != nil {
-		p.Fingerprint = &h.Description.Mover.Fingerprint
+		if p.Check, p.NoState = w.checks.current(h.Description); p.NoState == "" {
+			p.Fingerprint = &h.Description.Mover.Fingerprint
+		}
 	}
 	if w.pairs != nil {
 		p.StoppedPairs = w.pairs.Stopped()

@@ -53,6 +53,7 @@ type Request struct {
 	Options      jobs.Options
 	SharedPrefix int  // bytes of Prompt or number of Messages
 	Export       bool // Prefill: leave the state in a file, if the engine can
+	Sample       bool // Decode: compute the prompt here, too, and compare what is predicted then with what the state predicts
 
 	// Progress is called on every sign of life: a byte from the engine, a counter that moved.
 	Progress func()
@@ -83,6 +84,7 @@ type Description struct {
 // Mover is what an engine says of the KV states that it writes and reads.
 type Mover struct {
 	Fingerprint   jobs.Fingerprint
+	Start         string // of the engine: another one at each start, if it says so
 	Dir           string // folder of the state files: one is read only from there
 	Prefix        string // what the names of this worker's files begin with
 	BytesPerToken int64  // of a state, from the model's header and the cache types; 0 if they do not say
@@ -107,6 +109,8 @@ type Imported struct {
 	Restored   time.Duration // until the engine had read the file
 	Checked    time.Duration // until its first prediction was compared
 	Divergence float64       // between the two first predictions: see Divergence
+	Sampled    bool          // the prompt was computed here, too
+	Own        float64       // divergence of what was predicted then from what the state predicts
 }
 
 // Prefilled is what a prefill left behind, and what a decode continues from.

@@ -20,6 +20,7 @@ type Peer struct {
 	Busy      int
 	Rates     jobs.Rates
 	NoStates  string         // why a KV state of ours would be of no use to it; empty if one is
+	Failure   jobs.Failure   // what that is called
 	CacheType string         // of its engine's KV cache, as in f16
 	Running   []jobs.Running // what it does, as of now
 	Prefixes  map[string]int // tokens of the shared prefixes in its engine's cache, by PrefixKey

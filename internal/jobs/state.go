@@ -16,7 +16,8 @@ const (
 	FailSave        Failure = "save_failed"     // it could not write the state
 	FailBudget      Failure = "disk_budget"     // the prefill machine may not keep so large a state
 	FailStopped     Failure = "pair_stopped"    // hand-overs between the two machines were stopped, until an operator clears it
-	FailFingerprint Failure = "fingerprint"     // the two engines differ; not a byte was fetched
+	FailFingerprint Failure = "fingerprint"     // the two engines differ in what they say of themselves; not a byte was fetched
+	FailDiffer      Failure = "engines_differ"  // they differ in what they predict after prompts that each computed by itself
 	FailRefusedURL  Failure = "url_refused"     // the state's address is none from which this worker may fetch
 	FailUnreachable Failure = "unreachable"     // the prefill worker is gone
 	FailNotFound    Failure = "not_found"       // it does not know the state: its lease ended, or it was restarted

@@ -85,6 +85,16 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 	return d, nil
 }
 
+// Check computes the prompts of the check.
+func (e *Engine) Check(ctx context.Context) (*jobs.Check, error) {
+	s, err := e.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Check(ctx)
+	return c, e.failed(s, err)
+}
+
 // Load waits until the server has the model in memory and, if the file can be read here, until its
 // digest is known.
 func (e *Engine) Load(ctx context.Context) error {

@@ -141,6 +141,15 @@ func (e *Engine) mover(ctx context.Context) (*engine.Mover, int, error) {
 	return m, s.Identity().Slots, err
 }
 
+// Check has the server inside compute the prompts of the check.
+func (e *Engine) Check(ctx context.Context) (*jobs.Check, error) {
+	s, err := e.loaded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Check(ctx)
+}
+
 // whyNoStates puts into words why there is no mover.
 func (e *Engine) whyNoStates(err error, loaded bool) string {
 	switch {

@@ -40,7 +40,7 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 	if !handsOver(t) {
 		return nothing
 	}
-	mover, refused := s.usable(t)
+	mover, refused := s.usable(ctx, t)
 	if bytes := t.Handover.State.Bytes; refused != nil || !s.ahead.reserve(bytes) {
 		return nothing
 	}
@@ -79,8 +79,8 @@ func (s *Stage) Look(ctx context.Context, j *jobs.Job) {
 
 // usable returns the engine's mover if a task's KV state may be given to the engine, as far as that is known before a byte of it is
 // fetched, and else why not.
-func (s *Stage) usable(t *jobs.Task) (*engine.Mover, *jobs.HandoverError) {
-	mover, refused := s.accepts(t.Handover)
+func (s *Stage) usable(ctx context.Context, t *jobs.Task) (*engine.Mover, *jobs.HandoverError) {
+	mover, refused := s.accepts(ctx, t.Handover)
 	if refused == nil {
 		refused = s.distrusts(t)
 	}

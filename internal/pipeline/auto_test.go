@@ -68,7 +68,7 @@ func (p *pair) run(t *testing.T, change func(j *jobs.Job)) jobs.Outcome {
 	t.Helper()
 	stage := pipeline.New(pipeline.Config{
 		Engine: estimating{p.engine, p.estimate, p.noEngine}, Server: "here/w", Rates: &p.rates, Log: slog.New(slog.DiscardHandler),
-		About: func() engine.Description { return p.about }, Holder: p.holder, Refused: func() []string { return p.refused },
+		About: func() engine.Description { return p.about }, Holder: p.holder,
 		Role: jobs.RolePrefill, Workers: func() []engine.Peer { return p.peers }, Decoding: func() int { return p.decoding },
 	})
 	tk, _ := task(jobs.StagePrefill, jobs.PlanAuto, nil)
@@ -118,7 +118,7 @@ func TestAuto(t *testing.T) {
 		{"no decode worker", func(p *pair) { p.peers = nil }, nil, here, "whole on the prefill machine: 10.0 s, since there is no live decode machine"},
 		{"the other engine differs", func(p *pair) { p.peers[0].NoStates = "the two engines differ: streams" }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the two engines differ: streams"},
 		{"this engine moves none", func(p *pair) { p.about.Mover, p.about.NoMover = nil, "no shim" }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the engine of the prefill machine moves no KV states: no shim"},
-		{"the pair was stopped", func(p *pair) { p.refused = []string{"there"} }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: hand-overs from this prefill machine were stopped by there"},
+		{"the pair was stopped", func(p *pair) { p.peers[0].NoStates, p.peers[0].Failure = "there takes none", jobs.FailStopped }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: there takes none"},
 		{"no room for it", func(p *pair) { p.holder.budget = 10 }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the KV state of about"},
 		{"the freer of two", func(p *pair) {
 			p.peers = append(p.peers, p.peers[0])

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 
 	"tandem/internal/engine"
@@ -43,11 +42,21 @@ func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *jobs.HandoverError)
 		return bytes, jobs.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",
 			count(int(tokens)), size(bytes))
 	}
-	if machines := s.refused(); len(machines) > 0 {
-		return bytes, jobs.HandoverErrorf(jobs.FailStopped, "hand-overs from this prefill machine were stopped by %s, since first predictions differed; %s",
-			strings.Join(machines, " and "), remedyFor(machineOf(s.server)))
+	return bytes, s.noTaker()
+}
+
+// noTaker is why no live decode worker takes KV states of this one; nil if one does, or none lives, in which case the next may.
+func (s *Stage) noTaker() (denied *jobs.HandoverError) {
+	for _, p := range s.workers() {
+		switch {
+		case p.Role != jobs.RoleDecode:
+		case p.NoStates == "":
+			return nil
+		default:
+			denied = jobs.HandoverErrorf(p.Failure, "%s", p.NoStates)
+		}
 	}
-	return bytes, nil
+	return denied
 }
 
 // offer completes a hand-over with the state that prefill left in a file, which is removed if that fails.
@@ -80,16 +89,23 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *
 	}}, nil
 }
 
-// without says in a hand-over why it has no KV state. That the engine moves none is no news of this job.
+// without says in a hand-over why it has no KV state. That the engine moves none is no news of this job, and what is between two machines is logged once.
 func (s *Stage) without(next *jobs.Handover, why *jobs.HandoverError) {
 	next.Failure, next.Reason = why.Failure, why.Error()
 	next.Decision += "; no KV state, because " + why.Error()
 	s.observe.HandoverEnded(why.Failure, 0, 0)
-	if why.Failure == jobs.FailNoState {
+	switch why.Failure {
+	case jobs.FailNoState:
+	case jobs.FailStopped, jobs.FailFingerprint, jobs.FailDiffer:
+		next.Warnings = append(next.Warnings, notUsed(why))
+	default:
+		next.Warnings = append(next.Warnings, notUsed(why))
+		s.log.Warn("no KV state is handed over", "job", next.Job.ID, "failure", why.Failure, "error", why)
 		return
 	}
-	next.Warnings = append(next.Warnings, notUsed(why))
-	s.log.Warn("no KV state is handed over", "job", next.Job.ID, "failure", why.Failure, "error", why)
+	if _, said := s.said.LoadOrStore(why.Error(), true); !said {
+		s.log.Warn("no KV states are handed over, until that changes", "failure", why.Failure, "error", why)
+	}
 }
 
 // NextState is how many bytes the next KV state may have: as many as the largest of the last ones.

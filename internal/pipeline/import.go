@@ -98,7 +98,7 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 // nothing was generated.
 func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine.Completion, error) {
 	h := t.Handover
-	mover, refused := s.usable(t)
+	mover, refused := s.usable(ctx, t)
 	if refused != nil {
 		return engine.Completion{}, refused
 	}
@@ -115,14 +115,20 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 	defer s.remove(t.Job.ID, file.Path)
 	m.began = time.Now()
 	s.foresee(t, false, true, s.running.prompts())
-	c, err := s.engine.Decode(ctx, s.request(t, fileTime(file.Bytes)), engine.Prefilled{
+	req := s.request(t, fileTime(file.Bytes))
+	req.Sample = s.samples.due()
+	c, err := s.engine.Decode(ctx, req, engine.Prefilled{
 		Kind: jobs.KindState, PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 		State: &engine.StateFile{
 			Path: file.Path, Bytes: file.Bytes, Tokens: h.State.Tokens, Fingerprint: h.State.Fingerprint, First: h.State.First,
 			Saved: seconds(h.State.SaveSeconds),
 		},
 	}, s.emit(t))
-	if failed, ok := errors.AsType[*jobs.HandoverError](err); ok && failed.Failure == jobs.FailFirstToken {
+	failed, _ := errors.AsType[*jobs.HandoverError](err)
+	if failed != nil && failed.Failure == jobs.FailDiffer {
+		s.samples.differed()
+	}
+	if failed != nil && (failed.Failure == jobs.FailFirstToken || failed.Failure == jobs.FailDiffer) {
 		s.pairs.Compared(machineOf(h.Prefill.Server), failed.Error())
 	} else if err == nil && c.Imported != nil {
 		s.pairs.Compared(machineOf(h.Prefill.Server), "")
@@ -131,7 +137,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 }
 
 // accepts checks all that can be known before a byte is fetched.
-func (s *Stage) accepts(h *jobs.Handover) (*engine.Mover, *jobs.HandoverError) {
+func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.Mover, *jobs.HandoverError) {
 	about := s.about()
 	if about.Mover == nil || s.fetcher == nil {
 		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
@@ -141,6 +147,9 @@ func (s *Stage) accepts(h *jobs.Handover) (*engine.Mover, *jobs.HandoverError) {
 	}
 	if why := s.pairs.Why(machineOf(h.Prefill.Server)); why != "" {
 		return nil, jobs.HandoverErrorf(jobs.FailStopped, "%s", why)
+	}
+	if why := s.differs(ctx, h.Prefill.Server); why != "" {
+		return nil, jobs.HandoverErrorf(jobs.FailDiffer, "%s", why)
 	}
 	return about.Mover, nil
 }

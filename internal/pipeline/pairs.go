@@ -56,7 +56,7 @@ func OpenPairs(file string, log *slog.Logger) (*Pairs, error) {
 	p := &Pairs{file: file, log: log, differ: map[string][]bool{}, stopped: stopped, read: info}
 	for _, machine := range slices.Sorted(maps.Keys(stopped)) {
 		log.Error("hand-overs of KV states from a machine are stopped since an earlier run", "from", machine, "since", stopped[machine].At,
-			"why", stopped[machine].Message, "remedy", remedyFor(machine))
+			"why", stopped[machine].Message, "remedy", RemedyFor(machine))
 	}
 	return p, nil
 }
@@ -98,7 +98,7 @@ func (p *Pairs) Why(machine string) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("hand-overs from %s were stopped at %s, since %s; %s", machine, s.At.Format(time.RFC3339), s.Message, remedyFor(machine))
+	return fmt.Sprintf("hand-overs from %s were stopped at %s, since %s; %s", machine, s.At.Format(time.RFC3339), s.Message, RemedyFor(machine))
 }
 
 // Compared notes a state of a machine whose first prediction was compared: message says how it differed, and is empty
@@ -121,12 +121,13 @@ func (p *Pairs) Compared(machine, message string) bool {
 	}
 	s := stop{At: time.Now().UTC().Truncate(time.Second), Message: fmt.Sprintf("%d of its last %d states differed, at last: %s", differed, len(list), message)}
 	p.stopped[machine] = s
-	p.log.Error("hand-overs of KV states from a machine are stopped", "from", machine, "why", s.Message, "remedy", remedyFor(machine))
+	p.log.Error("hand-overs of KV states from a machine are stopped", "from", machine, "why", s.Message, "remedy", RemedyFor(machine))
 	p.save()
 	return true
 }
 
-func remedyFor(machine string) string {
+// RemedyFor says what to do about hand-overs from a machine that were stopped.
+func RemedyFor(machine string) string {
 	return "compare model, versions and settings of the two engines, test the memory of both machines, and then run on the decode machine: decode-worker handover clear " + machine +
 		" --config FILE (or --model and --state-dir, as the worker has them)"
 }

@@ -21,7 +21,8 @@ type Stage struct {
 	rates   *engine.Rates
 	slots   *engine.Slots
 	holder  Holder
-	refused func() []string
+	differs func(ctx context.Context, server string) string
+	samples samples
 	bare    bool
 	fetcher Fetcher
 	pairs   *Pairs
@@ -32,6 +33,7 @@ type Stage struct {
 	rows    rows
 
 	suspects suspects
+	said     sync.Map // why no KV states are handed over
 
 	role     jobs.Stage
 	worker   string
@@ -56,15 +58,14 @@ type Config struct {
 	// Holder holds the KV states of a prefill worker until they were used. Without one no state is meant to be
 	// handed over.
 	Holder Holder
-	// Refused lists the decode machines that take no states from this one, if none is left that does, and else
-	// nothing. It may be nil.
-	Refused func() []string
 	// Bare has prefill hand over nothing but the job.
 	Bare bool
 
 	// Fetcher and Pairs are needed in a decode worker.
 	Fetcher Fetcher
 	Pairs   *Pairs
+	// Differs is why KV states of a prefill worker, named "machine/worker", are not taken: its engine computes something else than the one here. It may be nil.
+	Differs func(ctx context.Context, server string) string
 	// AheadBudget is how many bytes of KV states may be on a decode worker's disk for jobs that wait for a slot.
 	AheadBudget int64
 
@@ -94,8 +95,8 @@ type Observer interface {
 
 // New returns the stages of a worker.
 func New(c Config) *Stage {
-	if c.Refused == nil {
-		c.Refused = func() []string { return nil }
+	if c.Differs == nil {
+		c.Differs = func(context.Context, string) string { return "" }
 	}
 	if c.About == nil {
 		c.About = func() engine.Description { return engine.Description{} }
@@ -122,7 +123,7 @@ func New(c Config) *Stage {
 		c.Observe = unobserved{}
 	}
 	return &Stage{
-		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, refused: c.Refused, bare: c.Bare,
+		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, differs: c.Differs, samples: samples{every: sampleEvery}, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
 		role: c.Role, worker: workerOf(c.Server), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
 		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},

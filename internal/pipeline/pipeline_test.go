@@ -30,6 +30,8 @@ type scripted struct {
 	exported  bool                // Prefill was asked for a state
 	there     bool                // the file of the state was there when Decode was called
 	decodeErr *jobs.HandoverError // of Decode, instead of a text
+	sampled   bool                // Decode was asked to compute the prompt, too
+	differs   bool                // and finds another prediction then
 }
 
 func (s *scripted) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
@@ -37,8 +39,11 @@ func (s *scripted) Prefill(ctx context.Context, req engine.Request) (engine.Pref
 	return s.prefilled, s.end(ctx)
 }
 
-func (s *scripted) Decode(ctx context.Context, _ engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
-	s.calls, s.from = append(s.calls, "decode"), from
+func (s *scripted) Decode(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
+	s.calls, s.from, s.sampled = append(s.calls, "decode"), from, req.Sample
+	if s.sampled && s.differs {
+		return engine.Completion{}, jobs.HandoverErrorf(jobs.FailDiffer, "differs by 0.4")
+	}
 	if from.State != nil {
 		_, err := os.Stat(from.State.Path)
 		s.there = err == nil

@@ -107,7 +107,8 @@ type rig struct {
 	holder  *holder
 	fetcher *fetcher
 	pairs   *pipeline.Pairs
-	refused []string
+	peers   []engine.Peer
+	differs string // from the prefill engine
 	counted counted
 	rates   engine.Rates
 	log     strings.Builder
@@ -132,11 +133,16 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// takes is a decode worker that takes no states because of why.
+func takes(why string, f jobs.Failure) engine.Peer {
+	return engine.Peer{Role: jobs.RoleDecode, NoStates: why, Failure: f}
+}
+
 // parts puts an engine and a fetcher into the stage.
 func (r *rig) parts(e engine.Engine, f pipeline.Fetcher) {
 	r.Stage = pipeline.New(pipeline.Config{
 		Engine: e, Server: "here/w", Rates: &r.rates, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
-		Holder: r.holder, Refused: func() []string { return r.refused }, Fetcher: f, Pairs: r.pairs, Observe: &r.counted, AheadBudget: 500e6,
+		Holder: r.holder, Workers: func() []engine.Peer { return r.peers }, Fetcher: f, Pairs: r.pairs, Differs: func(context.Context, string) string { return r.differs }, Observe: &r.counted, AheadBudget: 500e6,
 	})
 }
 
@@ -229,7 +235,11 @@ func TestPrefillWithoutAState(t *testing.T) {
 	}{
 		{"no mover", func(r *rig) { r.about.Mover, r.about.NoMover = nil, "install the shim" }, false, jobs.FailNoState, "install the shim", true},
 		{"budget", func(r *rig) { r.holder.budget = 1099 }, false, jobs.FailBudget, "--handover-budget", false},
-		{"stopped", func(r *rig) { r.refused = []string{"mac-1", "mac-2"} }, false, jobs.FailStopped, "mac-1 and mac-2", false},
+		{"stopped", func(r *rig) { r.peers = []engine.Peer{takes("mac-1 takes none", jobs.FailStopped)} }, false, jobs.FailStopped, "mac-1 takes none", false},
+		{"other engines", func(r *rig) {
+			r.peers = []engine.Peer{{Role: jobs.RolePrefill}, takes("mac-1 takes none", jobs.FailStopped), takes("mac-2 predicts something else", jobs.FailDiffer)}
+		}, false, jobs.FailDiffer, "mac-2 predicts something else", false},
+		{"no shim there", func(r *rig) { r.peers = []engine.Peer{takes("mac-1 has no shim", jobs.FailNoState)} }, false, jobs.FailNoState, "mac-1 has no shim", true},
 		{"save", func(r *rig) { r.engine.prefilled = failing }, true, jobs.FailSave, "no room", false},
 		{"offer", func(r *rig) {
 			r.engine.prefilled = r.saved(t)
@@ -389,6 +399,7 @@ func TestDecodeWithoutTheState(t *testing.T) {
 		{jobs.FailNoState, func(r *rig) { r.about.Mover, r.about.NoMover = nil, "install the shim" }, "install the shim", false, true},
 		{jobs.FailFingerprint, func(r *rig) { r.about.Mover.Fingerprint = other }, "llama.cpp build: b2 here, b1 on the prefill machine; install the same version on both machines; value cache type: q8_0 here, f16 on", false, true},
 		{jobs.FailStopped, func(r *rig) { stopPair(r.pairs, "spark/1") }, "decode-worker handover clear spark/1", false, true},
+		{jobs.FailDiffer, func(r *rig) { r.differs = "they predict something else" }, "they predict something else", false, true},
 		{jobs.FailRefusedURL, refuse(jobs.FailRefusedURL), "because of", false, false},
 		{jobs.FailUnreachable, refuse(jobs.FailUnreachable), "because of", false, false},
 		{jobs.FailUnreachable, func(r *rig) { r.fetcher.err = errors.New("of unknown kind") }, "of unknown kind", false, false},
@@ -533,6 +544,38 @@ func TestEndOfAJobInMidHandover(t *testing.T) {
 				t.Errorf("counted %v", r.counted.ended)
 			}
 		})
+	}
+}
+
+// Of two hundred jobs that are handed over one is computed here, too. If that predicts something else, so are the next ones, and after three the pair is
+// stopped.
+func TestSamples(t *testing.T) {
+	r := newRig(t)
+	r.engine.completion = imported
+	run := func() *jobs.Result {
+		t.Helper()
+		r.engine.sampled = false
+		tk, _ := task(jobs.StageDecode, "", handedOver())
+		o, err := r.Run(t.Context(), tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Result
+	}
+	var at []int
+	for i := range 400 {
+		if run(); r.engine.sampled {
+			at = append(at, i+1)
+		}
+		r.engine.differs = i > 200
+	}
+	if !slices.Equal(at, []int{200, 400}) {
+		t.Errorf("the jobs %v were sampled, want 200 and 400", at)
+	}
+	for i, want := range []jobs.Failure{jobs.FailDiffer, jobs.FailDiffer, jobs.FailStopped} {
+		if got := run().Handover; got.Failure != want || got.Failure == jobs.FailDiffer != r.engine.sampled {
+			t.Errorf("job %d after one that differed: sampled %t, %s: %s; want %s", i, r.engine.sampled, got.Failure, got.Message, want)
+		}
 	}
 }
 

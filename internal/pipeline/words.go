@@ -16,7 +16,10 @@ func notUsed(why *jobs.HandoverError) string {
 
 // used says what a hand-over came to.
 func used(st *jobs.State, m move, c engine.Completion) string {
-	new, meanwhile := "", ""
+	new, meanwhile, sampled := "", "", ""
+	if c.Imported.Sampled {
+		sampled = fmt.Sprintf(", and all of it once more as a sample: predictions differ by %.4f", c.Imported.Own)
+	}
 	if m.file.Rebuilt {
 		new = size(m.file.Moved) + " of it "
 	}
@@ -25,7 +28,7 @@ func used(st *jobs.State, m move, c engine.Completion) string {
 	}
 	return fmt.Sprintf("%s prompt tokens handed over as KV state (%s, saved in %s, %smoved in %s at %s/s%s, read in %s); the decode machine computed %s",
 		count(c.Imported.Tokens), size(st.Bytes), took(seconds(st.SaveSeconds)), new, took(m.transfer), size(int64(perSecond(m.file.Moved, m.transfer))), meanwhile,
-		took(c.Imported.Restored), count(c.ComputedTokens))
+		took(c.Imported.Restored), count(c.ComputedTokens)) + sampled
 }
 
 // count writes a number with commas.

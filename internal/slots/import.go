@@ -76,6 +76,13 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 	if err := sl.move(ctx, p.Tokens); err != nil {
 		return engine.Imported{}, err
 	}
+	var own prediction
+	if p.Sample {
+		var err error
+		if own, err = sl.computeAll(ctx, p); err != nil {
+			return engine.Imported{}, handoverError(ctx, jobs.FailRestore, "compute the prompt of a sampled state", err)
+		}
+	}
 	begin := time.Now()
 	if err := sl.restore(ctx, p, f); err != nil {
 		return engine.Imported{}, err
@@ -96,6 +103,15 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 		failed.Divergence = done.Divergence
 		return engine.Imported{}, failed
 	}
+	if p.Sample {
+		done.Sampled, done.Own = true, engine.Divergence(own.tokens, first.tokens)
+		if done.Own > maxDivergence {
+			failed := jobs.HandoverErrorf(jobs.FailDiffer, "what is predicted from this state differs by %.3f from what the decode engine predicts after it has computed the prompt by itself, and %.3f is the limit; "+
+				"compare the two machines' drivers and builds (submitter doctor --handover)", done.Own, maxDivergence)
+			failed.Divergence = done.Own
+			return engine.Imported{}, failed
+		}
+	}
 	done.Checked = first.took
 	if !sl.server.config.plain() {
 		// Its cache cannot be stepped back by the one token that was just evaluated.
@@ -106,6 +122,16 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 		done.Restored += time.Since(begin)
 	}
 	return done, nil
+}
+
+// computeAll computes a prompt in the slot, of which nothing that the slot holds is used, and predicts what follows.
+func (sl *Slot) computeAll(ctx context.Context, p Prompt) (prediction, error) {
+	sl.cache.forget()
+	sl.cache.foreign = true
+	if _, err := sl.compute(ctx, p.head(), p.progress); err != nil {
+		return prediction{}, err
+	}
+	return sl.predict(ctx, p.Tokens)
 }
 
 // restore has the server read the file.

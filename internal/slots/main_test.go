@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -39,6 +40,7 @@ type setup struct {
 	shared   bool
 	flags    []string // further ones, of which later ones count
 	noFolder bool     // the server is not told where to save slots
+	program  string   // another llama-server
 	limit    int      // of the size of files that the server may write, in kilobytes; 0: none
 }
 
@@ -65,7 +67,7 @@ func start(t testing.TB, s setup) *machine {
 	if !s.noFolder {
 		args = append(args, "--slot-save-path", m.config.Dir)
 	}
-	program := standintest.Engines(t).LlamaServer
+	program := cmp.Or(s.program, standintest.Engines(t).LlamaServer)
 	if s.limit > 0 {
 		// The signal that comes with the limit is ignored, so that writing fails as it does on a full disk.
 		args = append([]string{"-c", fmt.Sprintf(`trap "" XFSZ; ulimit -f %d; exec "$0" "$@"`, s.limit), program}, args...)

@@ -34,7 +34,7 @@ func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &engine.Mover{Fingerprint: s.fingerprint(l), Dir: s.config.Dir, Prefix: s.config.Prefix}
+	m := &engine.Mover{Fingerprint: s.fingerprint(l), Start: s.id.Start, Dir: s.config.Dir, Prefix: s.config.Prefix}
 	if h := s.config.Header; h != nil {
 		m.BytesPerToken, m.FixedBytes = h.StateBytes(l.CacheK, l.CacheV)
 	}

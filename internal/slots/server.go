@@ -153,6 +153,7 @@ func (s *Server) Tokens(ctx context.Context, text string) ([]int32, error) {
 type Prompt struct {
 	Tokens   []int32 // all N
 	Shared   int     // of those, the part that other jobs begin with too, as far as it is known
+	Sample   bool    // Import: compute it here, too, and compare
 	Progress func()  // a sign of life; may be nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/engine"
 	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
@@ -134,6 +135,14 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 	}
 	for _, w := range o.Workers {
 		checkWorker(ctx, e, w)
+	}
+	for p, d := range pairs(o) {
+		if p.Check == nil || d.Check == nil || engine.Differ(p.Machine, p.Check, d.Machine, d.Check) != "" { // that is a fault of the installation
+			continue
+		}
+		between, _, _ := engine.Between(p.Check, d.Check)
+		e.ok("engines for "+p.Model, "%s and %s predict %.4f apart after the same %d prompts, each computed by itself; with and without its cache %.4f and %.4f",
+			p.Machine, d.Machine, between, len(p.Check.Predictions), p.Check.Cached, d.Check.Cached)
 	}
 	if c.Handover != "" {
 		c.acceptance(ctx, e, c.Handover, o.Workers)

@@ -174,7 +174,7 @@ func (p *scene) noHandover() string {
 	case p.prefill != nil && p.prefill.Fingerprint == nil:
 		return cmp.Or(p.prefill.NoState, "the prefill engine writes none")
 	case p.prefill != nil && p.decode != nil:
-		return app.DecodePeer(*p.decode, p.prefill.Machine, p.prefill.Fingerprint).NoStates
+		return app.DecodePeer(*p.decode, app.WriterOf(*p.prefill)).NoStates
 	case p.decode != nil && p.decode.Fingerprint == nil:
 		return cmp.Or(p.decode.NoState, "the decode engine takes none")
 	}

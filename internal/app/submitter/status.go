@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -89,7 +90,25 @@ func faultsOf(o *queue.Overview) []fault {
 				fmt.Sprintf("compare model, versions and settings of the two engines, then on %s: decode-worker handover clear %s --config FILE (or --model and --state-dir, as the worker has them)", w.Machine, from))
 		}
 	}
+	for p, d := range pairs(o) {
+		if peer := app.DecodePeer(d, app.WriterOf(p)); peer.Failure == jobs.FailDiffer {
+			add(fmt.Sprintf("no KV states of %s go from %s to %s, since their engines differ: %s", p.Model, p.Machine, d.Machine, oneLine(peer.NoStates)), "")
+		}
+	}
 	return faults
+}
+
+// pairs yields each live prefill worker with each live decode worker of its model.
+func pairs(o *queue.Overview) iter.Seq2[queue.Presence, queue.Presence] {
+	return func(yield func(p, d queue.Presence) bool) {
+		for _, p := range o.Workers {
+			for _, d := range o.Workers {
+				if p.Role == jobs.RolePrefill && d.Role == jobs.RoleDecode && p.Model == d.Model && p.Live() && d.Live() && !yield(p, d) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // serves reports whether a live worker of the role serves the model.

@@ -37,6 +37,11 @@ func TestFaults(t *testing.T) {
 		{"nearly full", func(o *queue.Overview) { o.Streams[0].Messages = 90 }, "stream INTAKE is nearly full"},
 		{"nearly full of bytes", func(o *queue.Overview) { o.Streams[0].Bytes = 900 }, "stream INTAKE is nearly full"},
 		{"stopped hand-overs", func(o *queue.Overview) { o.Workers[1].StoppedPairs = []string{"spark-1"} }, "takes no KV states of m from spark-1"},
+		{"engines that predict something else", func(o *queue.Overview) {
+			for i := range o.Workers {
+				o.Workers[i].Fingerprint, o.Workers[i].Check = new(jobs.Fingerprint), &jobs.Check{Predictions: []map[int]float64{{i: 0}}}
+			}
+		}, "no KV states of m go from spark-1 to spark-1, since their engines differ: after the same 1 prompts"},
 		{"missing stream", func(o *queue.Overview) { o.Streams[0].Missing = true }, "stream INTAKE is missing"},
 		{"no model", func(o *queue.Overview) { o.Models = nil }, "no model is known"},
 	} {

@@ -1,0 +1,191 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+)
+
+// checkAgain is how long after a check that failed the next one is made.
+const checkAgain = time.Minute
+
+// checks is what a worker's engine predicts after the prompts of the check, for as long as that is the same engine. It is kept in a file, for
+// a worker that starts again beside an engine that goes on.
+type checks struct {
+	file string
+
+	mu     sync.Mutex
+	of     checkedEngine
+	made   *jobs.Check
+	failed error // of the last try, if it was not made
+	again  time.Time
+}
+
+// checkedEngine is what a check is of.
+type checkedEngine struct {
+	Fingerprint jobs.Fingerprint `json:"fingerprint"`
+	Start       string           `json:"start"`
+}
+
+func (e checkedEngine) same(o checkedEngine) bool {
+	return e.Start == o.Start && len(e.Fingerprint.Differences(o.Fingerprint)) == 0
+}
+
+// checkFile is the form of the file.
+type checkFile struct {
+	Engine checkedEngine `json:"engine"`
+	Check  *jobs.Check   `json:"check"`
+}
+
+// openChecks reads what an earlier run left in the state folder, which need not be there.
+func openChecks(role jobs.Stage, f WorkerFlags) (*checks, error) {
+	c := &checks{file: filepath.Join(f.StateDir, "check-"+string(role)+".json")}
+	data, err := os.ReadFile(c.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	var kept checkFile
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if _, now := engine.CheckPrompts(); err == nil && kept.Engine.Start != "" && kept.Check != nil && kept.Check.Prompts == now {
+		c.of, c.made = kept.Engine, kept.Check // else nobody knows whether it is the same engine
+	}
+	return c, err
+}
+
+// current is the check of an engine that describes itself so; nil if there is none yet, or, as why says, because it could not be made.
+func (c *checks) current(d engine.Description) (check *jobs.Check, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case d.Mover == nil:
+	case c.made != nil && c.of.same(checkedEngine{d.Mover.Fingerprint, d.Mover.Start}):
+		return c.made, ""
+	case c.failed != nil:
+		return nil, "its engine could not be checked: " + c.failed.Error()
+	}
+	return nil, ""
+}
+
+// due reports whether it is time to make one, if there is none.
+func (c *checks) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed == nil || time.Now().After(c.again)
+}
+
+// make has the engine checked.
+func (c *checks) make(ctx context.Context, e engine.Engine, m *engine.Mover) error {
+	check, err := e.(engine.Checker).Check(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made, c.failed, c.again = check, err, time.Now().Add(checkAgain)
+	if err != nil {
+		return err
+	}
+	c.of = checkedEngine{m.Fingerprint, check.Start}
+	data, err := json.Marshal(checkFile{c.of, check})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
+		return err
+	}
+	temporary := c.file + ".new"
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, c.file)
+}
+
+// unchecked reports whether the engine moves KV states and is to be checked now.
+func (w *Worker) unchecked(d engine.Description) bool {
+	_, can := w.engine.(engine.Checker)
+	check, _ := w.checks.current(d)
+	return can && d.Mover != nil && check == nil && w.noState(d) == "" && w.checks.due()
+}
+
+// check has the worker's engine checked, if that is needed. A slot must be held.
+func (w *Worker) check(ctx context.Context) {
+	d := w.monitor.Health().Description
+	if !w.unchecked(d) {
+		return
+	}
+	start := time.Now()
+	err := w.checks.make(ctx, w.engine, d.Mover)
+	switch check, why := w.checks.current(d); {
+	case ctx.Err() != nil:
+	case check == nil:
+		w.log.Warn("the engine is not checked; until it is, no KV states are handed over", "why", why)
+	case err != nil:
+		w.log.Warn("the check of the engine is not kept for the next start", "error", err)
+	default:
+		w.log.Info("the engine is checked", "seconds", time.Since(start).Seconds(), "with_cache_or_without", check.Cached, "token_by_token_or_in_batches", check.Single)
+	}
+	w.queue.Changed()
+}
+
+// keepChecking has the engine checked again when it is another one than was checked.
+func (w *Worker) keepChecking(ctx context.Context) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if !w.unchecked(w.monitor.Health().Description) {
+			continue
+		}
+		release, err := w.slots.Acquire(ctx)
+		if err != nil {
+			return
+		}
+		w.check(ctx)
+		release()
+	}
+}
+
+// checkSoon is how long a decode worker waits to hear that the engine of a prefill worker is checked, which was done before that took its first job.
+const checkSoon = 2 * time.Second
+
+// differs is why no KV states of a prefill worker, named "machine/worker", are taken here: its engine predicts something else, or nobody knows what it
+// predicts. It is empty if nothing is known against them, as of a worker that is gone, whose states are gone with it.
+func (w *Worker) differs(ctx context.Context, server string) string {
+	for end := time.Now().Add(checkSoon); ; {
+		present := w.queue.Peers()
+		i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill && p.Machine+"/"+p.Worker == server })
+		if i < 0 {
+			return ""
+		}
+		p := present[i]
+		check, why := w.checks.current(w.monitor.Health().Description)
+		if check != nil && p.Check != nil {
+			return engine.Differ(p.Machine, p.Check, w.flags.Machine, check)
+		}
+		if _, tried := w.silent.Load(server); tried || why != "" || ctx.Err() != nil || time.Now().After(end) {
+			w.silent.Store(server, true)
+			return cmp.Or(why, "the engine of "+p.Machine+" has not been checked; install the same version of Tandem on both machines, and look at that worker's log")
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}

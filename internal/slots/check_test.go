@@ -1,0 +1,176 @@
+package slots
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+)
+
+func (m *machine) check(t *testing.T) *jobs.Check {
+	t.Helper()
+	c, err := m.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Engines of the same weights agree whatever threads and batches they compute with; one that turns positions otherwise does not, though it says nothing of that.
+// How far apart they are is logged, also of the llama-servers of other backends that TANDEM_LLAMA_OTHERS names, with all layers on those.
+func TestCheck(t *testing.T) {
+	for _, spec := range kinds() {
+		t.Run(string(spec.Shape)+" "+string(spec.Tokenizer), func(t *testing.T) {
+			t.Parallel()
+			a := start(t, setup{spec: spec}).check(t)
+			t.Logf("itself, cached %.4f (%d far), token by token %.4f", a.Cached, a.Far, a.Single)
+			compare := func(name string, s setup) (why string) {
+				s.spec = spec
+				m := start(t, s)
+				b := m.check(t)
+				m.process.Stop()
+				median, far, _ := engine.Between(a, b)
+				t.Logf("%s: %.4f (%d far); itself, cached %.4f (%d far), token by token %.4f", name, median, far, b.Cached, b.Far, b.Single)
+				return engine.Differ("a", a, "b", b)
+			}
+			for name, tt := range map[string]struct {
+				flags []string
+				wrong bool
+			}{
+				"the same":      {},
+				"two threads":   {flags: []string{"--threads", "2"}},
+				"small batches": {flags: []string{"--ubatch-size", "64", "--batch-size", "64"}},
+				"rope base":     {flags: []string{"--rope-freq-base", "3000"}, wrong: true},
+				"rope scale":    {flags: []string{"--rope-freq-scale", "0.5"}, wrong: true},
+			} {
+				if why := compare(name, setup{flags: tt.flags}); (why != "") != tt.wrong {
+					t.Errorf("%s: %q", name, why)
+				}
+			}
+			for _, program := range strings.Fields(os.Getenv("TANDEM_LLAMA_OTHERS")) {
+				t.Logf("%s: %s", program, compare(program, setup{program: program, flags: []string{"--n-gpu-layers", "99"}}))
+			}
+		})
+	}
+}
+
+// An engine that computes batches wrongly is found out, and named.
+func TestCheckNamesTheWrongOne(t *testing.T) {
+	good := start(t, setup{})
+	target, err := url.Parse(good.config.Endpoint.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoils := httputil.NewSingleHostReverseProxy(target)
+	spoils.Transport = &http.Transport{DisableKeepAlives: true} // llama-server ends connections whenever it likes
+	spoils.ModifyResponse = func(r *http.Response) error {
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		var answer struct {
+			Probabilities []struct {
+				Top []map[string]any `json:"top_logprobs"`
+			} `json:"completion_probabilities"`
+			Timings map[string]any `json:"timings"`
+		}
+		if json.Unmarshal(data, &answer) == nil && len(answer.Probabilities) > 0 && answer.Timings["prompt_n"].(float64) > 1 {
+			for i, p := range answer.Probabilities[0].Top {
+				p["logprob"] = p["logprob"].(float64) - 0.1*float64(i)
+			}
+			if data, err = json.Marshal(answer); err != nil {
+				return err
+			}
+		}
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(string(data))), int64(len(data))
+		r.Header.Del("Content-Length")
+		return nil
+	}
+	front := httptest.NewServer(spoils)
+	defer front.Close()
+	config := good.config
+	config.Endpoint.URL = front.URL
+	bad, err := Connect(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := bad.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := good.check(t)
+	for _, why := range []string{engine.Differ("good", right, "bad", wrong), engine.Differ("bad", wrong, "good", right)} {
+		if !strings.Contains(why, "suspected: the engine of bad.") {
+			t.Errorf("%q", why)
+		}
+	}
+	if why := engine.Differ("good", right, "good", right); why != "" {
+		t.Error(why)
+	}
+}
+
+// A state that was computed wrongly is taken, since both sides predict the same from it; a sample finds it out.
+func TestSampledImport(t *testing.T) {
+	a, b := start(t, setup{}), start(t, setup{})
+	p := a.prompt(t, 1, 300)
+	from := a.acquire(t, p)
+	defer from.Release()
+	if _, err := from.Prefill(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	f, err := from.Export(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := b.acquire(t, p)
+	defer to.Release()
+	take := func(sample bool) (engine.Imported, error) {
+		t.Helper()
+		p.Sample = sample
+		defer to.Started()
+		return to.Import(t.Context(), p, b.receive(t, f))
+	}
+	if i, err := take(true); err != nil || !i.Sampled || i.Own > 0.001 {
+		t.Errorf("a sound state: %+v, %v", i, err)
+	}
+	_, rows, err := readState(f.Path, 200)
+	if err != nil || len(rows) == 0 {
+		t.Fatal(len(rows), err)
+	}
+	data, err := os.ReadFile(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		for i := r.Offset + 1; i < r.Offset+r.Bytes; i += 2 {
+			data[i] ^= 0x80 // the sign of an f16
+		}
+	}
+	if err := os.WriteFile(f.Path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := from.restore(t.Context(), p, f); err != nil {
+		t.Fatal(err)
+	}
+	first, err := from.predict(t.Context(), p.Tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.First = first.tokens
+	if i, err := take(false); err != nil || i.Sampled || i.Divergence > 0.001 {
+		t.Errorf("a wrong state, not sampled: %+v, %v", i, err)
+	}
+	_, err = take(true)
+	if failed, ok := errors.AsType[*jobs.HandoverError](err); !ok || failed.Failure != jobs.FailDiffer || failed.Divergence < maxDivergence {
+		t.Errorf("a wrong state: %v; want %s", err, jobs.FailDiffer)
+	}
+}
