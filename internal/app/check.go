@@ -86,8 +86,8 @@ func (c *checks) due() bool {
 	return c.failed == nil || time.Now().After(c.again)
 }
 
-// make has the engine checked.
-func (c *checks) make(ctx context.Context, e engine.Engine, m *engine.Mover) error {
+// renew has the engine checked.
+func (c *checks) renew(ctx context.Context, e engine.Engine, m *engine.Mover) error {
 	check, err := e.(engine.Checker).Check(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -127,7 +127,7 @@ func (w *Worker) check(ctx context.Context) {
 		return
 	}
 	start := time.Now()
-	err := w.checks.make(ctx, w.engine, d.Mover)
+	err := w.checks.renew(ctx, w.engine, d.Mover)
 	switch check, why := w.checks.current(d); {
 	case ctx.Err() != nil:
 	case check == nil:
@@ -179,9 +179,16 @@ func (w *Worker) differs(ctx context.Context, server string) string {
 		if check != nil && p.Check != nil {
 			return engine.Differ(p.Machine, p.Check, w.flags.Machine, check)
 		}
-		if _, tried := w.silent.Load(server); tried || why != "" || ctx.Err() != nil || time.Now().After(end) {
-			w.silent.Store(server, true)
-			return cmp.Or(why, "the engine of "+p.Machine+" has not been checked; install the same version of Tandem on both machines, and look at that worker's log")
+		late := time.Now().After(end)
+		if _, before := w.silent.Load(server); before || late || why != "" || ctx.Err() != nil {
+			if late {
+				w.silent.Store(server, true)
+			}
+			machine := p.Machine
+			if p.Check != nil {
+				machine = w.flags.Machine
+			}
+			return cmp.Or(why, "the engine of "+machine+" has not been checked; install the same version of Tandem on both machines, and look at that worker's log")
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 					t.Errorf("%s: %q", name, why)
 				}
 			}
-			for _, program := range strings.Fields(os.Getenv("TANDEM_LLAMA_OTHERS")) {
+			for program := range strings.FieldsSeq(os.Getenv("TANDEM_LLAMA_OTHERS")) {
 				t.Logf("%s: %s", program, compare(program, setup{program: program, flags: []string{"--n-gpu-layers", "99"}}))
 			}
 		})
