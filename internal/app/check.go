@@ -20,10 +20,14 @@ import (
 // checkAgain is how long after a check that failed the next one is made.
 const checkAgain = time.Minute
 
+// checkEvery is how often a worker looks whether its engine is another one.
+const checkEvery = 100 * time.Millisecond
+
 // checks is what a worker's engine predicts after the prompts of the check, for as long as that is the same engine. It is kept in a file, for
 // a worker that starts again beside an engine that goes on.
 type checks struct {
 	file string
+	one  sync.Mutex // at a time
 
 	mu     sync.Mutex
 	of     checkedEngine
@@ -120,8 +124,10 @@ func (w *Worker) unchecked(d engine.Description) bool {
 	return can && d.Mover != nil && check == nil && w.noState(d) == "" && w.checks.due()
 }
 
-// check has the worker's engine checked, if that is needed. A slot must be held.
+// check has the worker's engine checked, if that is needed.
 func (w *Worker) check(ctx context.Context) {
+	w.checks.one.Lock()
+	defer w.checks.one.Unlock()
 	d := w.monitor.Health().Description
 	if !w.unchecked(d) {
 		return
@@ -140,9 +146,9 @@ func (w *Worker) check(ctx context.Context) {
 	w.queue.Changed()
 }
 
-// keepChecking has the engine checked again when it is another one than was checked.
+// keepChecking has the engine checked again when it is another one than was checked, also while there are no jobs.
 func (w *Worker) keepChecking(ctx context.Context) {
-	look := time.NewTicker(time.Second)
+	look := time.NewTicker(checkEvery)
 	defer look.Stop()
 	for {
 		select {
@@ -162,8 +168,9 @@ func (w *Worker) keepChecking(ctx context.Context) {
 	}
 }
 
-// checkSoon is how long a decode worker waits to hear that the engine of a prefill worker is checked, which was done before that took its first job.
-const checkSoon = 2 * time.Second
+// checkSoon is how long a decode worker waits to hear that the engine of a prefill worker is checked. That is done before its first job; only of an engine that was
+// started again in the midst of one it comes later.
+const checkSoon = 4 * time.Second
 
 // differs is why no KV states of a prefill worker, named "machine/worker", are taken here: its engine predicts something else, or nobody knows what it
 // predicts. It is empty if nothing is known against them, as of a worker that is gone, whose states are gone with it.

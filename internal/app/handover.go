@@ -161,7 +161,7 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 }
 
 // ready waits until the next state will have room, in a prefill worker: one for each request that runs, and this one; and
-// until the engine can work.
+// until the engine can work and is checked.
 func (w *Worker) ready(ctx context.Context) error {
 	if w.states != nil {
 		next := w.stage.NextState() * int64(w.slots.Busy()+1)
@@ -169,7 +169,11 @@ func (w *Worker) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.monitor.Ready(ctx)
+	if err := w.monitor.Ready(ctx); err != nil {
+		return err
+	}
+	w.check(ctx) // of an engine that was started again
+	return nil
 }
 
 // noState is why this worker moves no KV states; empty if it does.

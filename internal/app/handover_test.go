@@ -174,10 +174,11 @@ func TestKVStateIsFetchedAhead(t *testing.T) {
 	m.relayed(2)
 	stopWaiting()
 	m.worker(jobs.RoleDecode, "", on(m.decode))
-	for j, ahead := range map[*jobs.Job]bool{first: false, second: true} {
+	for _, j := range []*jobs.Job{first, second} {
 		r := m.await(j)
-		if r.Usage.HandedOver != r.Usage.PromptTokens-1 || strings.Contains(r.Decision, "while the job waited") != ahead {
-			t.Errorf("usage %+v, decision %s; want the state used, fetched ahead: %t", r.Usage, r.Decision, ahead)
+		ahead := strings.Contains(r.Decision, "while the job waited") // the first may have waited for the check of the engine
+		if r.Usage.HandedOver != r.Usage.PromptTokens-1 || j == second && !ahead {
+			t.Errorf("usage %+v, decision %s; want the state used, and the second one's fetched ahead", r.Usage, r.Decision)
 		}
 	}
 	m.eventually("nothing is left of the states", func() bool { return len(states(t, m.prefill)) == 0 && len(states(t, m.decode)) == 0 })

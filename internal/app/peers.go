@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -89,8 +88,10 @@ func refusal(p queue.Presence, from Writer) (why string, called jobs.Failure) {
 	switch {
 	case from.Fingerprint == nil:
 		return "the prefill engine writes none", jobs.FailNoState
+	case p.Fingerprint == nil && p.NoState == "": // it may say more in a moment
+		return "the engine of " + p.Machine + " takes none: it does not say why", ""
 	case p.Fingerprint == nil:
-		return "the engine of " + p.Machine + " takes none: " + cmp.Or(p.NoState, "it does not say why"), jobs.FailNoState
+		return "the engine of " + p.Machine + " takes none: " + p.NoState, jobs.FailNoState
 	case slices.Contains(p.StoppedPairs, from.Machine):
 		return p.Machine + " takes none from " + from.Machine + " any more, since first predictions differed; " + pipeline.RemedyFor(from.Machine), jobs.FailStopped
 	}

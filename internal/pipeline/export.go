@@ -50,7 +50,7 @@ func (s *Stage) noTaker() (denied *jobs.HandoverError) {
 	for _, p := range s.workers() {
 		switch {
 		case p.Role != jobs.RoleDecode:
-		case p.NoStates == "":
+		case p.NoStates == "" || p.Failure == "": // or it does not say why not
 			return nil
 		default:
 			denied = jobs.HandoverErrorf(p.Failure, "%s", p.NoStates)

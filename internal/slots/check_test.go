@@ -174,3 +174,17 @@ func TestSampledImport(t *testing.T) {
 		t.Errorf("a wrong state: %v; want %s", err, jobs.FailDiffer)
 	}
 }
+
+// BenchmarkCheck is what a start of a worker waits for.
+func BenchmarkCheck(b *testing.B) {
+	for _, spec := range kinds() {
+		b.Run(string(spec.Shape)+" "+string(spec.Tokenizer), func(b *testing.B) {
+			m := start(b, setup{spec: spec})
+			for b.Loop() {
+				if _, err := m.Check(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

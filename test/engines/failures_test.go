@@ -170,7 +170,6 @@ func TestTransfersFail(t *testing.T) {
 		says  string
 	}{
 		{"address that is not allowed", nil, func(f *app.WorkerFlags) { f.HandoverAllow = []string{"10.0.0.0/8"} }, jobs.FailRefusedURL, "--handover-allow"},
-		{"no shim beside decode", nil, func(f *app.WorkerFlags) { f.ShimRunDir = t.TempDir() }, jobs.FailNoState, "shim install"},
 		{"no room for states", func(f *app.WorkerFlags) { f.HandoverBudget = 64 << 10 }, nil, jobs.FailBudget, "--handover-budget"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -192,6 +191,17 @@ func TestTransfersFail(t *testing.T) {
 			}
 		})
 	}
+	t.Run("no shim beside decode", func(t *testing.T) { // so that none is even written; which is said once, and is no news of a job
+		p := p.in(t)
+		p.with(nil, func(f *app.WorkerFlags) { f.ShimRunDir = t.TempDir() })
+		r := p.run(job(lines("unshimmed", 20), 0))
+		if h := r.Handover; h == nil || h.Failure != jobs.FailNoState || !strings.Contains(h.Message, "shim install") || h.Bytes != 0 || len(r.Warnings) != 0 || r.Usage.HandedOver != 0 {
+			t.Errorf("report %+v, warnings %q, usage %+v; want one that says how to take states", h, r.Warnings, r.Usage)
+		}
+		if list := p.metrics(jobs.RolePrefill, fmt.Sprintf("outcome=%q", jobs.FailNoState)); len(list) != 1 {
+			t.Errorf("the prefill worker does not count it: %q", list)
+		}
+	})
 	t.Run("no hand-over wanted", func(t *testing.T) {
 		p := p.in(t)
 		p.with(func(f *app.WorkerFlags) { f.Handover = "none" }, nil)
