@@ -17,8 +17,11 @@ import (
 	"tandem/internal/queue"
 )
 
+// checkLimit bounds a check: an engine that hangs must not keep its worker from finding that out.
+const checkLimit = time.Minute
+
 // checkAgain is how long after a check that failed the next one is made.
-const checkAgain = time.Minute
+const checkAgain = 5 * time.Second
 
 // checkEvery is how often a worker looks whether its engine is another one.
 const checkEvery = 100 * time.Millisecond
@@ -92,7 +95,9 @@ func (c *checks) due() bool {
 
 // renew has the engine checked.
 func (c *checks) renew(ctx context.Context, e engine.Engine, m *engine.Mover) error {
-	check, err := e.(engine.Checker).Check(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, checkLimit, jobs.Errorf(jobs.CodeEngineBusy, "it did not answer within %v", checkLimit))
+	defer cancel()
+	check, err := e.(engine.Checker).Check(limited)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -133,9 +138,11 @@ func (w *Worker) check(ctx context.Context) {
 		return
 	}
 	start := time.Now()
+	_, before := w.checks.current(d)
 	err := w.checks.renew(ctx, w.engine, d.Mover)
 	switch check, why := w.checks.current(d); {
 	case ctx.Err() != nil:
+	case check == nil && why == before: // which was said
 	case check == nil:
 		w.log.Warn("the engine is not checked; until it is, no KV states are handed over", "why", why)
 	case err != nil:
