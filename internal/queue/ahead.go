@@ -202,10 +202,10 @@ func (d *delivery) heardNothing(now time.Time) bool {
 func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bool, err error) {
 	if d.delivered > 1 {
 		// Its worker may have died because of the job beside which it waited. That must not cost it more than one attempt.
-		if err := d.excuse(publishing); err != nil {
+		if err := d.discount(publishing); err != nil {
 			return false, err
 		}
-		d.excused = true
+		d.discounted = true
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -220,11 +220,11 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bo
 	d.seat = s
 	looking, stop := context.WithTimeout(publishing, d.w.lookLimit)
 	defer stop()
-	if d.excused {
+	if d.discounted {
 		if err := d.change(looking, func(h *history) { h.HandBacks-- }); err != nil {
 			return false, err
 		}
-		d.excused = false
+		d.discounted = false
 	}
 	now := time.Now()
 	t.Waited = d.w.clock.since(d.stored, now)

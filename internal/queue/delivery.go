@@ -44,11 +44,11 @@ type delivery struct {
 	reconnects uint64       // of the connection, at its arrival
 	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
 
-	patience atomic.Pointer[patience] // while its task is prepared or runs
-	turn     *turn                    // of a job that was fetched ahead; nil of one that had a slot at once
-	ends     *nats.Subscription       // to the job's result, while it waits ahead
-	excused  bool                     // not counted as an attempt while it waits ahead
-	discard  func()                   // removes what was prepared; nil if nothing was
+	patience   atomic.Pointer[patience] // while its task is prepared or runs
+	turn       *turn                    // of a job that was fetched ahead; nil of one that had a slot at once
+	ends       *nats.Subscription       // to the job's result, while it waits ahead
+	discounted bool                     // not counted as an attempt while it waits ahead
+	discard    func()                   // removes what was prepared; nil if nothing was
 
 	cancel    context.CancelCauseFunc // ends its task
 	yielding  atomic.Bool             // to interactive jobs
@@ -243,7 +243,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	if d.unseen() {
-		if err := d.excuse(ctx); err != nil {
+		if err := d.discount(ctx); err != nil {
 			return false, err
 		}
 		d.past.HandBacks++

@@ -92,7 +92,7 @@ func (k *keeper) answered(ctx context.Context, now time.Time) {
 	if now.Sub(k.last) > k.w.c.timing.AckWait {
 		ctx, cancel := context.WithTimeout(ctx, tryLimit)
 		defer cancel()
-		if err := k.excuse(ctx); err != nil {
+		if err := k.discount(ctx); err != nil {
 			k.log.Warn("record lost connection", "error", err)
 			return // to be tried again with the next answer
 		}

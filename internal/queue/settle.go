@@ -54,7 +54,7 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 	case jobs.Permanent:
 		return d.fail(ctx, d.attempt, err)
 	case jobs.HandBack:
-		if err := d.excuse(ctx); err != nil {
+		if err := d.discount(ctx); err != nil {
 			return err
 		}
 		d.again(ctx, jobs.RetryDelay(class, d.attempt))
@@ -83,7 +83,7 @@ func (d *delivery) forgive(ctx context.Context, cause error) {
 	}
 	err := d.change(ctx, func(h *history) { h.HandBacks, h.Reason = h.HandBacks+1, cause.Error() })
 	if err != nil {
-		d.log.Error("excuse job; this delivery counts as an attempt", "error", err)
+		d.log.Error("record that this delivery is no attempt; it counts as one", "error", err)
 		return
 	}
 	d.again(ctx, jobs.RetryDelay(jobs.HandBack, d.attempt))
@@ -239,8 +239,8 @@ func (d *delivery) again(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// excuse records that this delivery was nobody's fault.
-func (d *delivery) excuse(ctx context.Context) error {
+// discount records that this delivery is no attempt.
+func (d *delivery) discount(ctx context.Context) error {
 	return d.change(ctx, func(h *history) { h.HandBacks++ })
 }
 
@@ -257,8 +257,8 @@ func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo
 // handBack gives the message to whoever asks next, unblamed: there is no slot for it here.
 func (d *delivery) handBack(ctx context.Context) {
 	var err error
-	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err == nil && !d.excused {
-		err = d.excuse(ctx)
+	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err == nil && !d.discounted {
+		err = d.discount(ctx)
 	}
 	if err != nil {
 		d.log.Warn("hand back job", "error", err)

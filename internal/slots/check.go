@@ -22,19 +22,18 @@ func (s *Server) Check(ctx context.Context) (*jobs.Check, error) {
 		if err != nil {
 			return nil, err
 		}
-		sl, err := s.Acquire(ctx, tokens)
+		ways := [][]int{nil, {len(tokens) - 1}}
+		if i < singly {
+			ways = append(ways, oneByOne(len(tokens)))
+		}
+		p, err := s.predictions(ctx, Prompt{Tokens: tokens}, ways)
 		if err != nil {
 			return nil, err
 		}
-		p, err := sl.check(ctx, tokens, i < singly)
-		sl.Release()
-		if err != nil {
-			return nil, err
-		}
-		c.Predictions = append(c.Predictions, short(p.cold))
-		cached = append(cached, engine.Divergence(p.cold, p.cached))
-		if p.single != nil {
-			single = append(single, engine.Divergence(p.cold, p.single))
+		c.Predictions = append(c.Predictions, short(p[0]))
+		cached = append(cached, engine.Divergence(p[0], p[1]))
+		if i < singly {
+			single = append(single, engine.Divergence(p[0], p[2]))
 		}
 	}
 	c.Cached, c.Far = engine.Apart(cached)
@@ -42,51 +41,50 @@ func (s *Server) Check(ctx context.Context) (*jobs.Check, error) {
 	return c, nil
 }
 
-// checked is what a slot predicts after one prompt, on three ways.
-type checked struct{ cold, cached, single []jobs.TokenProb }
+// oneByOne are the steps in which a prompt of n tokens is computed token by token.
+func oneByOne(n int) (steps []int) {
+	for i := 1; i < n; i++ {
+		steps = append(steps, i)
+	}
+	return steps
+}
 
-// check computes one prompt on these ways, token by token only if singly.
-func (sl *Slot) check(ctx context.Context, tokens []int32, singly bool) (c checked, err error) {
-	n := len(tokens)
-	ways := []struct {
-		to    *[]jobs.TokenProb
-		steps []int // how much of the prompt is computed before the rest
-	}{
-		{&c.cold, nil},
-		{&c.cached, []int{n - 1}},
+// predictions is what a slot predicts after a prompt, computed afresh in each of these ways.
+func (s *Server) predictions(ctx context.Context, p Prompt, ways [][]int) (list [][]jobs.TokenProb, err error) {
+	sl, err := s.Acquire(ctx, p.Tokens)
+	if err != nil {
+		return nil, err
 	}
-	if singly {
-		var each []int
-		for i := 1; i < n; i++ {
-			each = append(each, i)
-		}
-		ways = append(ways, struct {
-			to    *[]jobs.TokenProb
-			steps []int
-		}{&c.single, each})
-	}
-	for _, w := range ways {
-		sl.cache.forget()
-		sl.cache.foreign = true // so that what is computed first uses nothing of what the slot holds
-		for _, k := range w.steps {
-			if _, err := sl.compute(ctx, tokens[:k], func() {}); err != nil {
-				return c, err
-			}
-		}
-		p, err := sl.predict(ctx, tokens)
+	defer sl.Release()
+	for _, steps := range ways {
+		after, err := sl.afresh(ctx, p, steps...)
 		if err != nil {
-			return c, err
+			return nil, err
 		}
-		want := 0
-		if len(w.steps) > 0 {
-			want = sl.server.Proof(n - 1)
-		}
-		if p.cached < want || len(w.steps) == 0 && p.cached > 0 {
-			return c, jobs.Errorf(jobs.CodeEngineBusy, "slot %d had %d tokens of a prompt of %d in its cache while the engine was checked, so another request has used it; let only the worker use this llama-server", sl.cache.id, p.cached, n)
-		}
-		*w.to = p.tokens
+		list = append(list, after.tokens)
 	}
-	return c, nil
+	return list, nil
+}
+
+// afresh predicts what follows a prompt of which nothing that the slot holds is used: it is computed up to each of these numbers of tokens, one after the
+// other, and then to its end.
+func (sl *Slot) afresh(ctx context.Context, p Prompt, steps ...int) (prediction, error) {
+	sl.cache.forget()
+	sl.cache.foreign = true
+	for _, n := range steps {
+		if _, err := sl.compute(ctx, p.Tokens[:n], p.progress); err != nil {
+			return prediction{}, err
+		}
+	}
+	after, err := sl.predict(ctx, p.Tokens)
+	if err != nil {
+		return prediction{}, err
+	}
+	n := len(p.Tokens)
+	if len(steps) == 0 && after.cached > 0 || len(steps) > 0 && after.cached < sl.server.Proof(n-1) {
+		return prediction{}, jobs.Errorf(jobs.CodeEngineBusy, "slot %d had %d tokens of a prompt of %d in its cache after %d steps, so another request has used it; let only the worker use this llama-server", sl.cache.id, after.cached, n, len(steps))
+	}
+	return after, nil
 }
 
 // short is a prediction with as many digits as are told to others.

@@ -122,15 +122,9 @@ func TestCheckNamesTheWrongOne(t *testing.T) {
 func TestSampledImport(t *testing.T) {
 	a, b := start(t, setup{}), start(t, setup{})
 	p := a.prompt(t, 1, 300)
+	f := a.export(t, p)
 	from := a.acquire(t, p)
 	defer from.Release()
-	if _, err := from.Prefill(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	f, err := from.Export(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
 	to := b.acquire(t, p)
 	defer to.Release()
 	take := func(sample bool) (engine.Imported, error) {

@@ -79,7 +79,7 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 	var own prediction
 	if p.Sample {
 		var err error
-		if own, err = sl.computeAll(ctx, p); err != nil {
+		if own, err = sl.afresh(ctx, p, len(p.head())); err != nil {
 			return engine.Imported{}, handoverError(ctx, jobs.FailRestore, "compute the prompt of a sampled state", err)
 		}
 	}
@@ -122,16 +122,6 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 		done.Restored += time.Since(begin)
 	}
 	return done, nil
-}
-
-// computeAll computes a prompt in the slot, of which nothing that the slot holds is used, and predicts what follows.
-func (sl *Slot) computeAll(ctx context.Context, p Prompt) (prediction, error) {
-	sl.cache.forget()
-	sl.cache.foreign = true
-	if _, err := sl.compute(ctx, p.head(), p.progress); err != nil {
-		return prediction{}, err
-	}
-	return sl.predict(ctx, p.Tokens)
 }
 
 // restore has the server read the file.
