@@ -42,7 +42,7 @@ nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/
 	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' github.com/nats-io/nats-server/v2 github.com/nats-io/nkeys/nk
 
 .PHONY: test
-test: engines jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
+test: engines backends jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
 	@tools/needs.sh $(TEST_NEEDS)
 	$(TEST) ./...
 
@@ -51,8 +51,9 @@ test-short: ## only the packages that need no engine: seconds, for the edit loop
 	$(GOTEST) $$(go list ./... | grep -vE '^tandem/(internal/(app|llamacpp|ollama|standin)|test)(/|$$)')
 
 .PHONY: test-engines
-test-engines: engines ## the whole matrix of hand-overs: every shape of model, prompt lengths to 8,000, one slot and four
+test-engines: engines backends ## the whole matrix of hand-overs: every shape of model, prompt lengths to 8,000, one slot and four; and between backends of llama.cpp: processor, BLAS, Vulkan
 	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m ./test/engines
+	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m -run Backend ./internal/app
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
@@ -116,6 +117,11 @@ clean: ## remove what the targets above made (engines stay in their cache)
 engines:
 	@command -v ollama >/dev/null || tools/needs.sh cc c++
 	scripts/engines.sh >/dev/null
+
+# llama-servers on other backends, for tests.
+.PHONY: backends
+backends:
+	scripts/engines.sh backends >/dev/null
 
 # Node, for the test of docs/PROTOCOL.md, which has npm fetch the NATS client for JavaScript itself.
 .PHONY: jsclient

@@ -5,6 +5,10 @@
 #   llama-server, llama-quantize  TANDEM_LLAMA_SERVER, PATH, Homebrew; else Debian packages unpacked into the
 #                                 cache (no root, the system stays untouched), or `brew install llama.cpp`
 #
+# With the argument "backends" it does that for the llama-servers on which tests compare backends: on Vulkan (Mesa's
+# lavapipe, which needs no GPU), on BLAS, and with the plainest kernels for the processor, all from Debian packages of one
+# version in a folder of its own. Where there is no apt-get it gives none.
+#
 # Stdout has one KEY=VALUE line per result; all else goes to stderr. The cache is $TANDEM_CACHE, else
 # ${XDG_CACHE_HOME:-~/.cache}/tandem; delete its engines folder to fetch again. Runs on bash 3.2 (macOS).
 set -euo pipefail
@@ -13,6 +17,7 @@ readonly ollama_min=0.34.0 ollama_build=0.34.0
 cache="${TANDEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tandem}/engines"
 case $cache in /*) ;; *) cache="$PWD/$cache" ;; esac
 readonly cache
+libs="" loader="" # of unpacked packages, see locate
 readonly archive_keys=/usr/share/keyrings/debian-archive-keyring.gpg # every Debian has it, with the keys of its day
 readonly brews="/opt/homebrew/bin /usr/local/bin /home/linuxbrew/.linuxbrew/bin"
 
@@ -188,12 +193,13 @@ private_apt() {
   logged "$work/log" apt-get -c "$work/apt.conf" -qq "$@"
 }
 
-# download_testing WORK MIRROR KEYRING: llama.cpp-tools and all it needs, from MIRROR's testing suite.
+# download_testing WORK MIRROR KEYRING PACKAGE...: these and all they need, from MIRROR's testing suite.
 download_testing() {
-  local source=$1/sources.list
+  local work=$1 source=$1/sources.list
   echo "deb [signed-by=$3] $2 testing main" >"$source"
-  private_apt "$1" -o Dir::Etc::sourcelist="$source" -o Dir::Etc::sourceparts=- update &&
-    private_apt "$1" -o Dir::Etc::sourcelist="$source" -o Dir::Etc::sourceparts=- -y install --download-only llama.cpp-tools
+  shift 3
+  private_apt "$work" -o Dir::Etc::sourcelist="$source" -o Dir::Etc::sourceparts=- update &&
+    private_apt "$work" -o Dir::Etc::sourcelist="$source" -o Dir::Etc::sourceparts=- -y install --download-only "$@"
 }
 
 # newest_keyring WORK: the keys of the newest debian-archive-keyring package, fetched and verified with the
@@ -205,56 +211,83 @@ newest_keyring() {
 }
 
 fetch_debian_llama() {
-  local work mirrors mirror keys version deb
+  local work version
   local other="or install llama.cpp otherwise (apt-get install llama.cpp-tools where your release has it; Homebrew: brew install llama.cpp) and name its llama-server in TANDEM_LLAMA_SERVER"
-  mirrors=$(debian_mirrors)
-  [ -n "$mirrors" ] || die "no llama-server in PATH or Homebrew, and this machine's apt sources name no Debian mirror to fetch llama.cpp-tools from" \
-    "add a Debian source (any mirror, suite testing, component main) to apt" "$other"
   work=$(mktemp -d "$cache/tmp.llama.cpp.$$.XXXXXX")
-  for mirror in $mirrors; do
-    say "fetching llama.cpp-tools from $mirror (suite testing)"
-    download_testing "$work" "$mirror" "$archive_keys" && break
-    say "trying again with the newest Debian archive keys"
-    keys=$(newest_keyring "$work") && download_testing "$work" "$mirror" "$keys" && break
-  done
-  mkdir "$work/debs"
-  mv "$work"/apt/archives/*.deb "$work/debs/" 2>/dev/null || die "no mirror gave llama.cpp-tools (tried: ${mirrors//$'\n'/, })" \
-    "check that it can be reached (apt-get update) and verified (package debian-archive-keyring)" "$other"
-  for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
-  version=$(dpkg-deb -f "$work"/debs/llama.cpp-tools_*.deb Version)
-  version=${version#*:}
+  unpack_testing "$work" "$other" llama.cpp-tools
+  version=$(tools_version "$work")
   write_programs "$work" "$cache/llama.cpp-$version" || die "llama.cpp-tools $version was fetched, but none of its processor variants runs here" "$other"
-  rm -rf "$work"/{apt,state,lists,keys,apt.conf,sources.list,log,probe.gguf}
   publish "$work" "$cache/llama.cpp-$version"
 }
 
-# write_programs WORK FINAL: writes the two programs that run the unpacked packages with their own loader and
-# libraries, and the fastest processor variant that really computes here. Flags alone do not tell which one does.
-write_programs() {
-  local work=$1 final=$2 libs loader backends name variant=""
-  libs=$(dirname "$(find "$work/root/usr/lib" -name 'libllama.so*' -print -quit)")
-  loader=$(find "$work/root" -name 'ld-linux*.so.*' -print -quit)
-  probe_model >"$work/probe.gguf"
-  backends=$libs/ggml/backends0
-  # Best first on x86-64 (zen4 before sapphirerapids: no AMX to be surprised by), then whatever else there is, on Arm newest first.
-  # Not with $backends as the working folder: there ggml would load a variant of its own choice.
-  for name in zen4 sapphirerapids cooperlake icelake cascadelake cannonlake skylakex alderlake haswell piledriver ivybridge sandybridge sse42 x64 \
-    $(find "$backends" -name 'libggml-cpu-*.so' | sed 's/.*libggml-cpu-//; s/\.so$//' | sort -r); do
-    [ -r "$backends/libggml-cpu-$name.so" ] || continue
-    GGML_BACKEND_PATH="$backends/libggml-cpu-$name.so" "$loader" --library-path "$libs:$libs/llama" \
-      "$work/root/usr/bin/llama-bench" -m "$work/probe.gguf" -p 8 -n 2 -r 1 -t 1 >/dev/null 2>&1 && variant=$name && break
+# unpack_testing WORK OTHER PACKAGE...: these and all they need, from Debian's testing suite, under WORK/root. OTHER is what to do if it fails.
+unpack_testing() {
+  local work=$1 other=$2 mirrors mirror keys deb
+  shift 2
+  mirrors=$(debian_mirrors)
+  [ -n "$mirrors" ] || die "no llama-server in PATH or Homebrew, and this machine's apt sources name no Debian mirror to fetch $* from" \
+    "add a Debian source (any mirror, suite testing, component main) to apt" "$other"
+  for mirror in $mirrors; do
+    say "fetching $* from $mirror (suite testing)"
+    download_testing "$work" "$mirror" "$archive_keys" "$@" && break
+    say "trying again with the newest Debian archive keys"
+    keys=$(newest_keyring "$work") && download_testing "$work" "$mirror" "$keys" "$@" && break
   done
+  mkdir "$work/debs"
+  mv "$work"/apt/archives/*.deb "$work/debs/" 2>/dev/null || die "no mirror gave $* (tried: ${mirrors//$'\n'/, })" \
+    "check that it can be reached (apt-get update) and verified (package debian-archive-keyring)" "$other"
+  for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
+  rm -rf "$work"/{apt,state,lists,keys,apt.conf,sources.list,log}
+}
+
+# tools_version WORK: of the llama.cpp-tools that were unpacked there.
+tools_version() { dpkg-deb -f "$1"/debs/llama.cpp-tools_*.deb Version | sed 's/^[0-9]*://'; }
+
+# write_programs WORK FINAL: writes the two programs that run the unpacked packages with their own loader and
+# libraries, and the fastest processor variant that really computes here.
+write_programs() {
+  local work=$1 final=$2 name
+  locate "$work"
+  variant=$(variants "$work" 1)
   [ -n "$variant" ] || return 1
   say "llama.cpp runs with the processor variant $variant"
-  libs=$final${libs#"$work"}
   for name in llama-server llama-quantize; do
     cat >"$work/$name" <<-PROGRAM
 	#!/bin/sh
-	export GGML_BACKEND_PATH='$libs/ggml/backends0/libggml-cpu-$variant.so'
-	exec '$final${loader#"$work"}' --library-path '$libs:$libs/llama' '$final/root/usr/bin/$name' "\$@"
+	export GGML_BACKEND_PATH='$final$libs/ggml/backends0/libggml-cpu-$variant.so'
+	exec '$final$loader' --library-path '$final$libs:$final$libs/llama' '$final/root/usr/bin/$name' "\$@"
 	PROGRAM
     chmod +x "$work/$name"
   done
+}
+
+# locate WORK: sets libs and loader, both as they are called below WORK.
+locate() {
+  libs=$(dirname "$(find "$1/root/usr/lib" -name 'libllama.so*' -print -quit)")
+  libs=${libs#"$1"}
+  loader=$(find "$1/root" -name 'ld-linux*.so.*' -print -quit)
+  loader=${loader#"$1"}
+}
+
+# variants WORK MOST: the processor variants that really compute here, at most so many, the best first. Flags alone do not tell which do.
+variants() {
+  local work=$1 most=$2 backends=$1$libs/ggml/backends0 name
+  probe_model >"$work/probe.gguf"
+  # Best first on x86-64 (zen4 before sapphirerapids: no AMX to be surprised by), then whatever else there is, on Arm newest first.
+  # Not with $backends as the working folder: there ggml would load a variant of its own choice.
+  for name in $({
+    printf '%s\n' zen4 sapphirerapids cooperlake icelake cascadelake cannonlake skylakex alderlake haswell piledriver ivybridge sandybridge sse42 x64
+    find "$backends" -name 'libggml-cpu-*.so' | sed 's/.*libggml-cpu-//; s/\.so$//' | sort -r
+  } | awk '!seen[$0]++'); do
+    [ "$most" -gt 0 ] || break
+    [ -r "$backends/libggml-cpu-$name.so" ] || continue
+    if GGML_BACKEND_PATH="$backends/libggml-cpu-$name.so" "$work$loader" --library-path "$work$libs:$work$libs/llama" \
+      "$work/root/usr/bin/llama-bench" -m "$work/probe.gguf" -p 8 -n 2 -r 1 -t 1 >/dev/null 2>&1; then
+      echo "$name"
+      most=$((most - 1))
+    fi
+  done
+  rm "$work/probe.gguf"
 }
 
 # probe_model: the smallest llama model that makes a processor variant compute: one layer, 32 wide, zero weights
@@ -284,6 +317,63 @@ le() { # le BYTES NUMBER: little-endian
   for ((i = 0; i < $1; i++)); do printf %b "\\x$(printf %02x $((n & 255)))"; n=$((n >> 8)); done
 }
 
+# ---- other backends of llama.cpp, for tests ---------------------------------------------------------------
+
+# find_backends: the folder of their programs.
+find_backends() {
+  local found
+  for found in "$cache"/backends-*/; do
+    if [ -x "$found/llama-server-vulkan" ]; then echo "${found%/}"; return; fi
+  done
+  return 1
+}
+
+fetch_backends() {
+  local work final best plain
+  work=$(mktemp -d "$cache/tmp.backends.$$.XXXXXX")
+  unpack_testing "$work" "or run the tests where apt-get reaches a Debian mirror" \
+    llama.cpp-tools libggml0-backend-vulkan mesa-vulkan-drivers libvulkan1 libggml0-backend-blas
+  final=$cache/backends-$(tools_version "$work")
+  locate "$work"
+  best=$(variants "$work" 99)
+  plain=${best##*$'\n'} best=${best%%$'\n'*}
+  [ -n "$best" ] || die "llama.cpp-tools were fetched, but none of their processor variants runs here" "run the tests on another machine"
+  sed "s#\"library_path\": *\"#&$final$libs/#" "$work/root/usr/share/vulkan/icd.d/lvp_icd.json" >"$work/lavapipe.json"
+  rm -rf "$work/debs"
+  mkdir "$work/shaders" # compiled once; whoever may not write there compiles at each start
+  write_backend "$work" "$final" plain "cpu-$plain"
+  write_backend "$work" "$final" blas "cpu-$best" blas
+  write_backend "$work" "$final" vulkan "cpu-$best" vulkan
+  publish "$work" "$final"
+}
+
+# write_backend WORK FINAL NAME BACKEND...: a llama-server with exactly these, and all layers on what is no processor. ggml loads what lies in
+# the working folder, so files are to be named by absolute paths.
+write_backend() {
+  local work=$1 final=$2 name=$3 backend
+  shift 3
+  mkdir "$work/$name"
+  for backend in "$@"; do ln -s "$final$libs/ggml/backends0/libggml-$backend.so" "$work/$name/"; done
+  cat >"$work/llama-server-$name" <<-PROGRAM
+	#!/bin/sh
+	cd '$final/$name' || exit
+	export GGML_VK_VISIBLE_DEVICES=0 VK_DRIVER_FILES='$final/lavapipe.json' MESA_SHADER_CACHE_DIR='$final/shaders'
+	exec '$final$loader' --library-path '$final$libs:$final$libs/llama:$final$libs/openblas-pthread:$final$libs/blas' '$final/root/usr/bin/llama-server' --n-gpu-layers 99 "\$@"
+	PROGRAM
+  chmod +x "$work/llama-server-$name"
+}
+
+backends() {
+  local folder name
+  if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+    say "no apt-get here, so llama.cpp's other backends are not fetched"
+    return
+  fi
+  (have find_backends fetch_backends backends)
+  folder=$(find_backends)
+  for name in plain blas vulkan; do echo "$name=$folder/llama-server-$name"; done
+}
+
 # ---- both -----------------------------------------------------------------------------------------------
 
 main() {
@@ -303,4 +393,8 @@ main() {
   echo "TANDEM_LLAMA_VERSION=$(llama_version "$server")"
 }
 
-main
+case ${1:-} in
+  "") main ;;
+  backends) backends ;;
+  *) die "there is no '$1' to get" "call engines.sh without an argument, or with 'backends'" ;;
+esac

@@ -103,10 +103,10 @@ func (s *system) worker(role jobs.Stage, engineURL string, change ...func(*app.W
 	return r
 }
 
-// waitForWorkers waits until the list of present workers is as wanted.
+// waitForWorkers waits until the list of present workers is as wanted. An engine on Vulkan compiles for a quarter of a minute when it is first used.
 func (s *system) waitForWorkers(wanted func([]queue.Presence) bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -32,8 +32,34 @@ type Options struct {
 // minutes, once; afterwards it takes a tenth of a second. Needs bash. TANDEM_OLLAMA, TANDEM_LLAMA_SERVER and
 // TANDEM_LLAMA_QUANTIZE name programs to use instead. The error says what was tried and what to do.
 func Find(ctx context.Context, o Options) (Engines, error) {
+	output, err := runScript(ctx, o)
+	if err != nil {
+		return Engines{}, err
+	}
+	return parseEngines(output)
+}
+
+// FindBackends returns further llama-servers by the backend that they compute with: "plain" has the simplest kernels for the processor, "blas" and "vulkan"
+// are what they say, on the processor, too. All are of one version, which need not be the one of Find. Arguments that name files must do so from the root. It fetches
+// what is missing like Find, and gives none where it cannot be fetched, as on macOS.
+func FindBackends(ctx context.Context, o Options) (map[string]string, error) {
+	output, err := runScript(ctx, o, "backends")
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(output) {
+		if name, program, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			found[name] = program
+		}
+	}
+	return found, nil
+}
+
+// runScript runs engines.sh and returns what it prints.
+func runScript(ctx context.Context, o Options, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "bash", "-c", scripts.Engines, "engines.sh")
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", scripts.Engines, "engines.sh"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if o.Log != nil {
 		cmd.Stderr = io.MultiWriter(&stderr, o.Log)
@@ -43,9 +69,9 @@ func Find(ctx context.Context, o Options) (Engines, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
-		return Engines{}, fmt.Errorf("find engines: %w\n%s", cmp.Or(context.Cause(ctx), err), lastLines(stderr.Bytes()))
+		return "", fmt.Errorf("find engines: %w\n%s", cmp.Or(context.Cause(ctx), err), lastLines(stderr.Bytes()))
 	}
-	return parseEngines(stdout.String())
+	return stdout.String(), nil
 }
 
 // parseEngines reads the script's KEY=VALUE lines.

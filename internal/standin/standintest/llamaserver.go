@@ -16,7 +16,18 @@ import (
 // given, of which later ones count. It ends with the test. Returned is its address, once the model is loaded.
 func StartLlamaServer(t testing.TB, spec tinymodel.Spec, flags ...string) string {
 	t.Helper()
-	program, model := Engines(t).LlamaServer, ModelFile(t, spec)
+	return startLlamaServer(t, Engines(t).LlamaServer, spec, flags)
+}
+
+// StartBackend does the same with a llama-server of Backend.
+func StartBackend(t testing.TB, backend string, spec tinymodel.Spec, flags ...string) string {
+	t.Helper()
+	return startLlamaServer(t, Backend(t, backend), spec, flags)
+}
+
+func startLlamaServer(t testing.TB, program string, spec tinymodel.Spec, flags []string) string {
+	t.Helper()
+	model := ModelFile(t, spec)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,19 @@ func Engines(t testing.TB) standin.Engines {
 	return e
 }
 
+// Backend returns the path of a llama-server that computes with it: plain, blas or vulkan. A machine that has none skips the test.
+func Backend(t testing.TB, name string) string {
+	t.Helper()
+	found, err := standin.FindBackends(t.Context(), standin.Options{Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found[name] == "" {
+		t.Skipf("there is no llama-server on %s for this machine", name)
+	}
+	return found[name]
+}
+
 // Shim returns the path of llama-server-shim, built from the sources as they are.
 func Shim(t testing.TB) string {
 	t.Helper()

@@ -1,0 +1,139 @@
+package app_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"tandem/internal/app"
+	"tandem/internal/engine"
+	"tandem/internal/jobs"
+	"tandem/internal/queue"
+	"tandem/internal/standin/standintest"
+	"tandem/internal/tinymodel"
+)
+
+// machine is a llama-server on a backend of llama.cpp's, with the folder of its KV states, as a worker's flags name them.
+func machine(t *testing.T, backend string, spec tinymodel.Spec, flags ...string) func(*app.WorkerFlags) {
+	t.Helper()
+	dir := t.TempDir()
+	flags = append([]string{"--slot-save-path", dir, "--cache-ram", "0", "--no-cache-idle-slots", "--no-kv-unified"}, flags...)
+	var url string
+	if backend == "" {
+		url = standintest.StartLlamaServer(t, spec, flags...)
+	} else {
+		url = standintest.StartBackend(t, backend, spec, flags...)
+	}
+	return func(f *app.WorkerFlags) { f.Engine, f.EngineURL, f.SlotDir, f.Threads = "llamacpp", url, dir, 1 }
+}
+
+// checked waits until all engines are checked, and returns the checks of both.
+func (s *system) checked() (prefill, decode *jobs.Check) {
+	s.t.Helper()
+	s.waitForWorkers(func(list []queue.Presence) bool {
+		for _, p := range list {
+			if p.Role == jobs.RolePrefill {
+				prefill = p.Check
+			} else {
+				decode = p.Check
+			}
+		}
+		return prefill != nil && decode != nil
+	})
+	return prefill, decode
+}
+
+// handOver has a prompt computed on the prefill machine, and then on the decode machine alone.
+func (s *system) handOver(prompt string) (handedOver, alone *jobs.Result) {
+	s.t.Helper()
+	for plan, r := range map[jobs.Plan]**jobs.Result{jobs.PlanDisaggregated: &handedOver, jobs.PlanLocal: &alone} {
+		j := s.job(prompt)
+		j.Plan = plan
+		if *r = s.await(s.submit(j)); (*r).Status != jobs.Succeeded {
+			s.t.Fatalf("%s: %+v", plan, (*r).Error)
+		}
+	}
+	return handedOver, alone
+}
+
+// TestBackends hands over between the processor and other backends of llama.cpp, both ways. A whole matrix is run if TANDEM_MATRIX says so; then what was found is logged, as a
+// row of a table.
+func TestBackends(t *testing.T) {
+	t.Setenv("GGML_VK_DISABLE_F16", "1") // with 16-bit arithmetic, lavapipe computes some prompts wrongly
+	backends, shapes, types, lengths := []string{"vulkan"}, []tinymodel.Shape{tinymodel.Llama}, []string{"f16"}, []int{500}
+	if os.Getenv("TANDEM_MATRIX") == "whole" {
+		backends, shapes, types, lengths = []string{"vulkan", "blas", "plain"}, tinymodel.Shapes(), []string{"f16", "q8_0"}, []int{64, 200, 500, 1000, 2000}
+	}
+	for _, backend := range backends {
+		for i, shape := range shapes {
+			if backend == "vulkan" && shape == tinymodel.GraniteHybrid {
+				continue // see TestBackendThatComputesWrongly
+			}
+			spec := tinymodel.TinyShape(shape, []tinymodel.Tokenizer{tinymodel.BPE, tinymodel.SentencePiece}[i%2])
+			for _, cacheType := range types {
+				here := machine(t, "", spec, "--cache-type-k", cacheType, "--cache-type-v", cacheType)
+				there := machine(t, backend, spec, "--cache-type-k", cacheType, "--cache-type-v", cacheType)
+				for name, pair := range map[string][2]func(*app.WorkerFlags){backend + " → processor": {there, here}, "processor → " + backend: {here, there}} {
+					t.Run(fmt.Sprintf("%s %s %s", name, shape, cacheType), func(t *testing.T) {
+						s := newSystem(t)
+						s.worker(jobs.RolePrefill, "", pair[0])
+						s.worker(jobs.RoleDecode, "", pair[1])
+						median, far, _ := engine.Between(s.checked())
+						var equal int
+						var most float64
+						for _, tokens := range lengths {
+							r, alone := s.handOver(fmt.Sprint(tokens, strings.Repeat(" total <- total + price[i] * quantity[i];", tokens/12)))
+							if h := r.Handover; h == nil || h.Failure != "" || r.Usage.HandedOver != r.Usage.PromptTokens-1 {
+								t.Fatalf("%d tokens: %+v, %+v", tokens, h, r.Usage)
+							}
+							most = max(most, r.Handover.Divergence)
+							if r.Text == alone.Text {
+								equal++
+							}
+						}
+						t.Logf("| %s | %s | %s | %.4f (%d) | %.4f | %d of %d |", name, shape, cacheType, median, far, most, equal, len(lengths))
+					})
+				}
+			}
+		}
+	}
+}
+
+// Lavapipe computes granite's layers wrongly in batches. A state that it writes predicts the same on both sides, so only the check finds that out.
+func TestBackendThatComputesWrongly(t *testing.T) {
+	spec := tinymodel.TinyShape(tinymodel.GraniteHybrid, tinymodel.BPE)
+	s := newSystem(t)
+	s.worker(jobs.RolePrefill, "", machine(t, "vulkan", spec))
+	s.worker(jobs.RoleDecode, "", machine(t, "", spec))
+	s.checked()
+	r, alone := s.handOver(long("one"))
+	if h := r.Handover; h == nil || h.Failure != jobs.FailDiffer || !strings.Contains(h.Message, "suspected: the engine of test-prefill.") || h.Bytes != 0 {
+		t.Errorf("report %+v; want one that names the prefill machine's engine", h)
+	}
+	if r.Text != alone.Text || r.Usage.HandedOver != 0 {
+		t.Errorf("text %q of %d tokens handed over; want the decode engine's own, %q", r.Text, r.Usage.HandedOver, alone.Text)
+	}
+}
+
+// An engine that computes something else, though it says the same of itself, is found out before a state of it is written.
+func TestEngineThatComputesSomethingElse(t *testing.T) {
+	spec := tinymodel.Tiny(tinymodel.BPE)
+	s := newSystem(t)
+	wrong := s.worker(jobs.RolePrefill, "", machine(t, "", spec, "--rope-freq-base", "3000"))
+	s.worker(jobs.RoleDecode, "", machine(t, "", spec))
+	s.checked()
+	r, alone := s.handOver(long("one"))
+	if h := r.Handover; h == nil || h.Failure != jobs.FailDiffer || !strings.Contains(h.Message, "test-prefill and test-decode predict tokens") || h.Bytes != 0 {
+		t.Errorf("report %+v; want one that names the engines", h)
+	}
+	if r.Text != alone.Text || r.Usage.HandedOver != 0 {
+		t.Errorf("text %q of %d tokens handed over; want the decode engine's own, %q", r.Text, r.Usage.HandedOver, alone.Text)
+	}
+	wrong.stop()
+	s.worker(jobs.RolePrefill, "", machine(t, "", spec))
+	s.checked()
+	if r, _ := s.handOver(long("two")); r.Handover == nil || r.Handover.Failure != "" || r.Usage.HandedOver == 0 {
+		t.Errorf("report %+v, usage %+v; want a hand-over by the engine that took its place", r.Handover, r.Usage)
+	}
+}
