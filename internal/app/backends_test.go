@@ -1,8 +1,18 @@
 package app_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -135,5 +145,119 @@ func TestEngineThatComputesSomethingElse(t *testing.T) {
 	s.checked()
 	if r, _ := s.handOver(long("two")); r.Handover == nil || r.Handover.Failure != "" || r.Usage.HandedOver == 0 {
 		t.Errorf("report %+v, usage %+v; want a hand-over by the engine that took its place", r.Handover, r.Usage)
+	}
+}
+
+// disguised has a llama-server name its build otherwise, and write its KV states in a format that nobody knows: the real ones with another number in front.
+func disguised(t *testing.T, build string, version byte, on func(*app.WorkerFlags)) func(*app.WorkerFlags) {
+	t.Helper()
+	var flags app.WorkerFlags
+	on(&flags)
+	target, err := url.Parse(flags.EngineURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp := func(body io.Reader, version byte) (read []byte) {
+		data, err := io.ReadAll(body)
+		var file struct {
+			Filename string `json:"filename"`
+		}
+		if err == nil {
+			err = json.Unmarshal(data, &file)
+		}
+		var f *os.File
+		if err == nil {
+			f, err = os.OpenFile(filepath.Join(flags.SlotDir, file.Filename), os.O_RDWR, 0)
+		}
+		if err == nil {
+			_, err = f.WriteAt([]byte{version}, 4)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return data
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = &http.Transport{DisableKeepAlives: true} // llama-server ends connections whenever it likes
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if r.Request.URL.Path == "/props" {
+			data, err := io.ReadAll(r.Body)
+			data = regexp.MustCompile(`("build_info":)"[^"]*"`).ReplaceAll(data, []byte(`$1"`+build+`"`))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+			r.Header.Del("Content-Length")
+			return err
+		}
+		if version > 0 && r.Request.URL.Query().Get("action") == "save" && r.StatusCode == http.StatusOK {
+			data, err := io.ReadAll(r.Body)
+			stamp(bytes.NewReader(data), version)
+			r.Body = io.NopCloser(bytes.NewReader(data))
+			return err
+		}
+		return nil
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if version > 0 && r.URL.Query().Get("action") == "restore" {
+			r.Body = io.NopCloser(bytes.NewReader(stamp(r.Body, 4)))
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return func(f *app.WorkerFlags) {
+		on(f)
+		f.EngineURL = front.URL
+	}
+}
+
+// Builds of one format hand over whatever they are called, once they have shown that they predict the same; two formats do not. A format that nobody
+// knows is moved if both machines are told that it may be.
+func TestBuildsAndFormats(t *testing.T) {
+	spec := tinymodel.Tiny(tinymodel.BPE)
+	prefill, decode := machine(t, "", spec), machine(t, "", spec)
+	unread := func(on func(*app.WorkerFlags)) func(*app.WorkerFlags) {
+		return func(f *app.WorkerFlags) {
+			on(f)
+			f.HandoverUnread = []string{"ggsq.5"}
+		}
+	}
+	strict := func(f *app.WorkerFlags) {
+		decode(f)
+		f.HandoverStrict = true
+	}
+	five := disguised(t, "b1", 5, prefill)
+	for name, tt := range map[string]struct {
+		prefill, decode func(*app.WorkerFlags)
+		failure         jobs.Failure
+		message         string
+	}{
+		"equal":                       {prefill, decode, "", ""},
+		"another name":                {disguised(t, "b1", 0, prefill), decode, "", "; llama.cpp b"},
+		"another name, strictly":      {disguised(t, "b1", 0, prefill), strict, jobs.FailFingerprint, "the two engines differ: llama.cpp build: b"},
+		"an unknown format":           {five, disguised(t, "b1", 5, decode), jobs.FailNoState, "the state format ggsq.5 is not known here"},
+		"an unknown format, allowed":  {unread(five), unread(disguised(t, "b1", 5, decode)), "", "; format ggsq.5, unread"},
+		"another and unknown format":  {unread(five), unread(decode), jobs.FailFingerprint, "state format: ggsq.4 here, ggsq.5 on the prefill machine"},
+		"other names, allowed format": {unread(five), unread(disguised(t, "b2", 5, decode)), "", "llama.cpp b2 here, b1 on the prefill machine; format ggsq.5, unread"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t)
+			s.worker(jobs.RolePrefill, "", tt.prefill)
+			s.worker(jobs.RoleDecode, "", tt.decode)
+			for i := range 2 {
+				r, alone := s.handOver(long(fmt.Sprint(name, i)))
+				if r.Text != alone.Text {
+					t.Errorf("text %q; want the decode engine's own, %q", r.Text, alone.Text)
+				}
+				if tt.failure != "" {
+					if h := r.Handover; r.Usage.HandedOver > 0 || !strings.Contains(r.Decision, tt.message) || h != nil && h.Failure != tt.failure {
+						t.Errorf("%d tokens handed over, report %+v, decision %s", r.Usage.HandedOver, r.Handover, r.Decision)
+					}
+					continue
+				}
+				sampled := i == 0 && tt.message != ""
+				if r.Usage.HandedOver == 0 || !strings.Contains(r.Decision, tt.message) || strings.Contains(r.Decision, "once more as a sample") != sampled {
+					t.Errorf("job %d: %d tokens handed over; want %q, sampled %t: %s", i, r.Usage.HandedOver, tt.message, sampled, r.Decision)
+				}
+			}
+		})
 	}
 }

@@ -46,7 +46,7 @@ type checkedEngine struct {
 }
 
 func (e checkedEngine) same(o checkedEngine) bool {
-	return e.Start == o.Start && len(e.Fingerprint.Differences(o.Fingerprint)) == 0
+	return e.Start == o.Start && len(e.Fingerprint.Differences(o.Fingerprint, true)) == 0
 }
 
 // checkFile is the form of the file.
@@ -178,6 +178,20 @@ func (w *Worker) keepChecking(ctx context.Context) {
 // checkSoon is how long a decode worker waits to hear that the engine of a prefill worker is checked. That is done before its first job; only of an engine that was
 // started again in the midst of one it comes later.
 const checkSoon = 4 * time.Second
+
+// engines names the engines of a prefill worker, "machine/worker", and of this one, each with another name after each of its starts.
+func (w *Worker) engines(server string) string {
+	name := server
+	for _, p := range w.queue.Peers() {
+		if p.Machine+"/"+p.Worker == server && p.Check != nil {
+			name += " " + p.Check.Start
+		}
+	}
+	if m := w.monitor.Health().Description.Mover; m != nil {
+		name += " " + m.Start
+	}
+	return name
+}
 
 // differs is why no KV states of a prefill worker, named "machine/worker", are taken here: its engine predicts something else, or nobody knows what it
 // predicts. It is empty if nothing is known against them, as of a worker that is gone, whose states are gone with it.

@@ -14,7 +14,7 @@ import (
 func newEngine(f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
 	if f.Engine == "ollama" {
 		o := ollama.Options{
-			URL: f.EngineURL, Model: f.Model, NumCtx: f.NumCtx, NumThread: f.Threads, RunDir: f.ShimRunDir, StatePrefix: f.statePrefix, Log: log,
+			URL: f.EngineURL, Model: f.Model, NumCtx: f.NumCtx, NumThread: f.Threads, RunDir: f.ShimRunDir, StatePrefix: f.statePrefix, Unread: f.HandoverUnread, Log: log,
 		}
 		if f.Handover == handoverContext {
 			o.Handover = ollama.HandoverContext
@@ -26,7 +26,7 @@ func newEngine(f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
 	}
 	return llamacpp.New(llamacpp.Options{
 		URL: f.EngineURL, Binary: f.LlamaServer, ModelFile: f.ModelFile, Model: f.Model, Slots: f.Slots,
-		NumCtx: f.NumCtx, Threads: f.Threads, CacheType: f.CacheType, SlotDir: f.SlotDir, StatePrefix: f.statePrefix,
+		NumCtx: f.NumCtx, Threads: f.Threads, CacheType: f.CacheType, SlotDir: f.SlotDir, StatePrefix: f.statePrefix, Unread: f.HandoverUnread,
 		StateDir: f.StateDir, LogFile: filepath.Join(f.StateDir, "llama-server.log"), Log: log,
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ const (
 // defaultBudget is of the disk space for KV states that wait.
 const defaultBudget ByteSize = 32e9
 
+// stateFormat is what formats of KV states are called.
+var stateFormat = regexp.MustCompile(`^([a-z]{4}|[0-9a-f]{8})\.[0-9]{1,10}$`)
+
 // completeHandover checks the settings of the hand-over and fills in what was not given.
 func (f *WorkerFlags) completeHandover() error {
 	switch f.Handover {
@@ -43,6 +47,11 @@ func (f *WorkerFlags) completeHandover() error {
 	}
 	if (f.HandoverCert == "") != (f.HandoverKey == "") {
 		return jobs.Errorf(jobs.CodeInvalid, "only one of handover-cert and handover-key is set; give both, or neither for plain HTTP")
+	}
+	for _, s := range f.HandoverUnread {
+		if !stateFormat.MatchString(s) {
+			return jobs.Errorf(jobs.CodeInvalid, "handover-unread has %.60q; want formats as the worker's log names them, such as ggsq.5", s)
+		}
 	}
 	if f.HandoverBudget == 0 {
 		f.HandoverBudget = defaultBudget
@@ -156,7 +165,8 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 	if w.pairs, err = pipeline.OpenPairs(stoppedFile(w.flags), w.log); err != nil {
 		return err
 	}
-	c.Fetcher, c.Pairs, c.Differs, c.AheadBudget = client, w.pairs, w.differs, int64(w.flags.HandoverBudget)-bases
+	c.Fetcher, c.Pairs, c.Differs, c.Engines, c.Strict = client, w.pairs, w.differs, w.engines, w.flags.HandoverStrict
+	c.AheadBudget = int64(w.flags.HandoverBudget) - bases
 	return nil
 }
 

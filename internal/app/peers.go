@@ -15,10 +15,11 @@ type Writer struct {
 	Machine     string
 	Fingerprint *jobs.Fingerprint // nil if it writes none
 	Check       *jobs.Check       // nil if it was not checked yet
+	Strict      bool              // its states are for engines that name their builds equally
 }
 
 // WriterOf is the worker of a presence as one that writes KV states.
-func WriterOf(p queue.Presence) Writer { return Writer{p.Machine, p.Fingerprint, p.Check} }
+func WriterOf(p queue.Presence) Writer { return Writer{p.Machine, p.Fingerprint, p.Check, p.Strict} }
 
 // firstWriter is the first prefill worker of some; one that writes nothing if there is none.
 func firstWriter(present []queue.Presence) Writer {
@@ -34,7 +35,7 @@ func (w *Worker) peers() []engine.Peer {
 	from := firstWriter(present)
 	if w.role == jobs.RolePrefill {
 		d := w.monitor.Health().Description
-		from = Writer{Machine: w.flags.Machine}
+		from = Writer{Machine: w.flags.Machine, Strict: w.flags.HandoverStrict}
 		if d.Mover != nil {
 			from.Fingerprint = &d.Mover.Fingerprint
 		}
@@ -95,7 +96,7 @@ func refusal(p queue.Presence, from Writer) (why string, called jobs.Failure) {
 	case slices.Contains(p.StoppedPairs, from.Machine):
 		return p.Machine + " takes none from " + from.Machine + " any more, since first predictions differed; " + pipeline.RemedyFor(from.Machine), jobs.FailStopped
 	}
-	if list := p.Fingerprint.Differences(*from.Fingerprint); len(list) > 0 {
+	if list := p.Fingerprint.Differences(*from.Fingerprint, p.Strict || from.Strict); len(list) > 0 {
 		return "the two engines differ: " + strings.Join(list, "; "), jobs.FailFingerprint
 	}
 	if from.Check == nil || p.Check == nil { // it is being made, and when a state has come to the decode machine there will be both

@@ -15,6 +15,8 @@ func TestDecodePeer(t *testing.T) {
 	ours := jobs.Fingerprint{Model: "m", CacheK: "q8_0", CacheV: "q8_0", Streams: 1}
 	other := ours
 	other.Streams = 4
+	renamed := ours
+	renamed.Build = "b2"
 	measured := jobs.Rates{GeneratedTokens: 300}
 	for name, tt := range map[string]struct {
 		change func(p *queue.Presence)
@@ -22,21 +24,23 @@ func TestDecodePeer(t *testing.T) {
 		want   string // why no states; empty if they are of use
 		called jobs.Failure
 	}{
-		"as it should be":            {func(*queue.Presence) {}, &ours, "", ""},
-		"we write none":              {func(*queue.Presence) {}, nil, "the prefill engine writes none", jobs.FailNoState},
-		"it takes none":              {func(p *queue.Presence) { p.Fingerprint, p.NoState = nil, "no shim" }, &ours, "the engine of mac takes none: no shim", jobs.FailNoState},
-		"it takes none of ours":      {func(p *queue.Presence) { p.StoppedPairs = []string{"x", "spark"} }, &ours, "mac takes none from spark any more", jobs.FailStopped},
-		"it takes none of another's": {func(p *queue.Presence) { p.StoppedPairs = []string{"x"} }, &ours, "", ""},
-		"it differs":                 {func(p *queue.Presence) { p.Fingerprint = &other }, &ours, "the two engines differ: cache streams: 4 here, 1 on the prefill machine", jobs.FailFingerprint},
-		"it is not checked yet":      {func(p *queue.Presence) { p.Check = nil }, &ours, "", ""},
-		"it predicts other tokens":   {func(p *queue.Presence) { p.Check = predicts(2, 0) }, &ours, "after the same 1 prompts, each computed by itself, spark and mac predict tokens 1.000 apart", jobs.FailDiffer},
-		"it contradicts itself":      {func(p *queue.Presence) { p.Check = predicts(1, 0.5) }, &ours, "after the same 1 prompts", jobs.FailDiffer},
+		"as it should be":              {func(*queue.Presence) {}, &ours, "", ""},
+		"we write none":                {func(*queue.Presence) {}, nil, "the prefill engine writes none", jobs.FailNoState},
+		"it takes none":                {func(p *queue.Presence) { p.Fingerprint, p.NoState = nil, "no shim" }, &ours, "the engine of mac takes none: no shim", jobs.FailNoState},
+		"it takes none of ours":        {func(p *queue.Presence) { p.StoppedPairs = []string{"x", "spark"} }, &ours, "mac takes none from spark any more", jobs.FailStopped},
+		"it takes none of another's":   {func(p *queue.Presence) { p.StoppedPairs = []string{"x"} }, &ours, "", ""},
+		"it differs":                   {func(p *queue.Presence) { p.Fingerprint = &other }, &ours, "the two engines differ: cache streams: 4 here, 1 on the prefill machine", jobs.FailFingerprint},
+		"it names its build otherwise": {func(p *queue.Presence) { p.Fingerprint = &renamed }, &ours, "", ""},
+		"it is strict about names":     {func(p *queue.Presence) { p.Fingerprint, p.Strict = &renamed, true }, &ours, "the two engines differ: llama.cpp build: b2 here, unknown on the prefill machine", jobs.FailFingerprint},
+		"it is not checked yet":        {func(p *queue.Presence) { p.Check = nil }, &ours, "", ""},
+		"it predicts other tokens":     {func(p *queue.Presence) { p.Check = predicts(2, 0) }, &ours, "after the same 1 prompts, each computed by itself, spark and mac predict tokens 1.000 apart", jobs.FailDiffer},
+		"it contradicts itself":        {func(p *queue.Presence) { p.Check = predicts(1, 0.5) }, &ours, "after the same 1 prompts", jobs.FailDiffer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := ours
 			p := queue.Presence{Machine: "mac", Slots: 4, Busy: 1, Fingerprint: &there, Check: predicts(1, 0), Rates: measured, Prefixes: map[string]int{"k": 7}}
 			tt.change(&p)
-			got := DecodePeer(p, Writer{"spark", tt.ours, predicts(1, 0)})
+			got := DecodePeer(p, Writer{Machine: "spark", Fingerprint: tt.ours, Check: predicts(1, 0)})
 			if (got.NoStates == "") != (tt.want == "") || got.NoStates != "" && got.Failure != tt.called || !strings.HasPrefix(got.NoStates, tt.want) {
 				t.Errorf("no states because %q (%s), want %q (%s)", got.NoStates, got.Failure, tt.want, tt.called)
 			}

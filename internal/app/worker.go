@@ -284,7 +284,7 @@ func (w *Worker) presence() queue.Presence {
 		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
 		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
 		Version: Version(), Started: w.started.UTC(), NoState: w.noState(h.Description),
-		Rates: w.rates.With(h.Description.Mover), Running: w.stage.Running(), Rows: w.stage.Rows(),
+		Strict: w.flags.HandoverStrict, Rates: w.rates.With(h.Description.Mover), Running: w.stage.Running(), Rows: w.stage.Rows(),
 	}
 	p.Prefixes, p.Copies = w.prefixes.Held()
 	if p.NoState == "" && h.Description.Mover != nil {

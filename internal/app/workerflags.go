@@ -42,6 +42,8 @@ type WorkerFlags struct {
 	HandoverBudget ByteSize `name:"handover-budget" env:"TANDEM_HANDOVER_BUDGET" default:"32GB" help:"Disk space for KV states that wait: at a prefill worker to be fetched, at a decode worker for a slot." placeholder:"SIZE"`
 	HandoverAllow  []string `name:"handover-allow" env:"TANDEM_HANDOVER_ALLOW" help:"Networks from which a decode worker fetches KV states, several separated by commas; loopback, link-local and private ones if not given." placeholder:"CIDR"`
 	HandoverCA     string   `name:"handover-ca" env:"TANDEM_HANDOVER_CA" type:"path" help:"Certificate authority by which a decode worker knows prefill workers." placeholder:"FILE"`
+	HandoverStrict bool     `name:"handover-strict" env:"TANDEM_HANDOVER_STRICT" help:"Hand KV states over only between engines that name their builds equally; otherwise engines with other names do so, too, if they predict the same."`
+	HandoverUnread []string `name:"handover-unread" env:"TANDEM_HANDOVER_UNREAD" help:"Formats of KV states that are handed over although this version cannot read them, and so cannot protect the engine from a damaged one, several separated by commas; give it on both sides." placeholder:"ggsq.5"`
 	SlotDir        string   `name:"slot-dir" env:"TANDEM_SLOT_DIR" type:"path" help:"Folder that a llama-server that runs already was given as --slot-save-path." placeholder:"DIR"`
 
 	OllamaBinary string `name:"ollama-binary" env:"TANDEM_OLLAMA_BINARY" help:"Ollama program of which to start and watch a server of our own, whose KV cache can be handed over." placeholder:"FILE"`

@@ -36,7 +36,7 @@ func CheckPrompts() (prompts []string, name string) {
 // as likely; of a broken backend medians of 0.4 to 0.7, or two prompts and more of seven (docs/MEASUREMENTS.md). Prompts computed token by token do not count: with some
 // shapes a sound engine is 0.2 apart from itself there. They tell which of two is the wrong one.
 const (
-	mostDistance = 0.03
+	mostDistance = 0.05
 	farApart     = 0.25
 	mostFar      = 1
 )

@@ -73,7 +73,7 @@ type Description struct {
 	Version       string // of the engine's build
 	Model         string // canonical name
 	ModelDigest   string // sha256 of the model's file or the engine's own id for it
-	Loaded        bool   // the model is in memory
+	Loaded        bool   // the model is in memory, and its digest known where that must be computed
 	Slots         int    // requests it can compute at once, as far as it says; 0 if it does not
 	ContextTokens int    // tokens of context a request may use
 	Handover      []jobs.Kind

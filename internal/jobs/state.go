@@ -71,10 +71,19 @@ type Fingerprint struct {
 	Extra Extra `json:"-"`
 }
 
+// Unread is the layout of states in a format that is not known here, and that are moved all the same since an operator has allowed it.
+const Unread = "unread"
+
+// OtherBuild reports whether two engines name their builds differently. Packagers name equal sources differently, so that says little.
+func (f Fingerprint) OtherBuild(writer Fingerprint) bool { return f.Build != writer.Build }
+
 // Differences lists what differs between two engines, the one here first, each with both values and
-// what to change. It is empty if a state of the one is valid in the other.
-func (f Fingerprint) Differences(writer Fingerprint) []string {
+// what to change. It is empty if a state of the one is valid in the other. The names of their builds count only if it is strict.
+func (f Fingerprint) Differences(writer Fingerprint, strict bool) []string {
 	var list []string
+	if !strict {
+		f.Build = writer.Build
+	}
 	for _, d := range []struct{ what, here, there, remedy string }{
 		{"model file", f.Model, writer.Model, "use the same GGUF file on both machines"},
 		{"llama.cpp build", f.Build, writer.Build, "install the same version on both machines"},

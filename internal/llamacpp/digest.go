@@ -35,11 +35,19 @@ type sum struct {
 
 // known is the digest in hex, or empty if it is not known (yet).
 func (s *sum) known() string {
+	if s.settled() {
+		return s.hex
+	}
+	return ""
+}
+
+// settled reports whether the digest is known, or cannot be.
+func (s *sum) settled() bool {
 	select {
 	case <-s.done:
-		return s.hex
+		return true
 	default:
-		return ""
+		return false
 	}
 }
 

@@ -72,7 +72,7 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		return d, err
 	}
 	id := s.Identity()
-	d.Loaded, d.Version, d.ModelDigest, d.Slots, d.ContextTokens = true, id.Build, s.digest.known(), id.Slots, id.Context
+	d.Loaded, d.Version, d.ModelDigest, d.Slots, d.ContextTokens = s.digest.settled(), id.Build, s.digest.known(), id.Slots, id.Context
 	if d.Mover, err = s.Mover(ctx); err == nil {
 		d.Handover = []jobs.Kind{jobs.KindState, jobs.KindNone}
 		return d, nil

@@ -39,6 +39,8 @@ type Options struct {
 	SlotDir     string
 	StatePrefix string // of the names of the states written here, so that several workers can share a folder
 
+	Unread []string // formats of KV states that are moved although they cannot be read here, as in ggsq.5
+
 	HTTP *http.Client // nil for one of our own
 	Log  *slog.Logger // nil for none
 }

@@ -54,7 +54,7 @@ func (e *Engine) ask(ctx context.Context) (*server, error) {
 	}
 	s := &server{said: said, digest: noSum()}
 	c := slots.Config{
-		Endpoint: at, Client: e.client, Slots: e.options.Slots, Dir: e.options.SlotDir, Prefix: e.options.StatePrefix,
+		Endpoint: at, Client: e.client, Slots: e.options.Slots, Dir: e.options.SlotDir, Prefix: e.options.StatePrefix, Unread: e.options.Unread,
 		Model: func() string { return s.digest.known() }, Log: e.options.Log,
 	}
 	if file := e.modelFile(at, said); file != "" {

@@ -52,7 +52,7 @@ func TestDescribeSaysWhetherStatesMove(t *testing.T) {
 			if info, err := os.Stat(d.Mover.Dir); err != nil || info.Mode().Perm() != 0o700 && name == "supervised" {
 				t.Errorf("folder %s: %v, %v", d.Mover.Dir, info.Mode(), err)
 			}
-			if p.Kind != jobs.KindState || p.State == nil || p.Failure != "" || len(p.State.Fingerprint.Differences(d.Mover.Fingerprint)) > 0 {
+			if p.Kind != jobs.KindState || p.State == nil || p.Failure != "" || len(p.State.Fingerprint.Differences(d.Mover.Fingerprint, true)) > 0 {
 				t.Fatalf("prefill hands over %+v", p)
 			}
 			if filepath.Dir(p.State.Path) != d.Mover.Dir || !strings.HasPrefix(filepath.Base(p.State.Path), "p-") {

@@ -26,6 +26,7 @@ const describeLimit = 5 * time.Second
 // out of each other's way.
 type inside struct {
 	runDir, prefix string
+	unread         []string
 	client         *slots.Client
 	log            *slog.Logger
 
@@ -68,7 +69,7 @@ func (i *inside) find(ctx context.Context, m *model) (*slots.Server, error) {
 	}
 	server, err := slots.Connect(ctx, slots.Config{
 		Endpoint: slots.Endpoint{URL: "http://" + net.JoinHostPort(r.Host, strconv.Itoa(r.Port))},
-		Client:   i.client, Dir: r.SlotDir, Prefix: i.prefix, Header: header, Shared: true, Settings: settings,
+		Client:   i.client, Dir: r.SlotDir, Prefix: i.prefix, Unread: i.unread, Header: header, Shared: true, Settings: settings,
 		Model: func() string { return m.sha256 }, Log: i.log,
 	})
 	if err != nil {

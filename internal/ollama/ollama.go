@@ -57,6 +57,7 @@ type Options struct {
 	Handover    string        // empty means HandoverAuto
 	RunDir      string        // where the shim leaves its records, as shim.Live reads them; empty means that no states are moved
 	StatePrefix string        // what the names of this worker's state files begin with
+	Unread      []string      // formats of KV states that are moved although they cannot be read here, as in ggsq.5
 	HTTP        *http.Client  // nil means one of its own, without a proxy; redirects are never followed
 	Log         *slog.Logger  // nil discards
 }
@@ -107,7 +108,7 @@ func New(o Options) (*Engine, error) {
 		handover:  o.Handover,
 		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
-	e.inside = inside{runDir: o.RunDir, prefix: o.StatePrefix, client: slots.NewClient(nil), log: e.log}
+	e.inside = inside{runDir: o.RunDir, prefix: o.StatePrefix, unread: o.Unread, client: slots.NewClient(nil), log: e.log}
 	if o.KeepAlive > 0 {
 		e.keepAlive = o.KeepAlive.String()
 	}

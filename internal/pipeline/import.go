@@ -33,6 +33,7 @@ type move struct {
 	arrived  bool
 	file     handover.Fetched // if it arrived
 	began    time.Time        // when the engine was asked for the text
+	unlike   string           // how the two engines differ, so that the first state of the two was compared
 }
 
 // decodeState generates the text of a job from the KV state that prefill left. If anything is in the way of that, the
@@ -116,7 +117,11 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 	m.began = time.Now()
 	s.foresee(t, false, true, s.running.prompts())
 	req := s.request(t, fileTime(file.Bytes))
-	req.Sample = s.samples.due()
+	pair := ""
+	if m.unlike = unlike(mover.Fingerprint, h.State.Fingerprint); m.unlike != "" {
+		pair = s.engines(h.Prefill.Server)
+	}
+	req.Sample = s.samples.due(pair)
 	c, err := s.engine.Decode(ctx, req, engine.Prefilled{
 		Kind: jobs.KindState, PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 		State: &engine.StateFile{
@@ -132,6 +137,9 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 		s.pairs.Compared(machineOf(h.Prefill.Server), failed.Error())
 	} else if err == nil && c.Imported != nil {
 		s.pairs.Compared(machineOf(h.Prefill.Server), "")
+		if c.Imported.Sampled {
+			s.samples.agreed(pair)
+		}
 	}
 	return c, err
 }
@@ -142,7 +150,7 @@ func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.Mover, *
 	if about.Mover == nil || s.fetcher == nil {
 		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
 	}
-	if list := about.Mover.Fingerprint.Differences(h.State.Fingerprint); len(list) > 0 {
+	if list := about.Mover.Fingerprint.Differences(h.State.Fingerprint, s.strict); len(list) > 0 {
 		return nil, jobs.HandoverErrorf(jobs.FailFingerprint, "the two engines differ: %s", strings.Join(list, "; "))
 	}
 	if why := s.pairs.Why(machineOf(h.Prefill.Server)); why != "" {

@@ -22,6 +22,8 @@ type Stage struct {
 	slots   *engine.Slots
 	holder  Holder
 	differs func(ctx context.Context, server string) string
+	engines func(server string) string
+	strict  bool
 	samples samples
 	bare    bool
 	fetcher Fetcher
@@ -66,6 +68,10 @@ type Config struct {
 	Pairs   *Pairs
 	// Differs is why KV states of a prefill worker, named "machine/worker", are not taken: its engine computes something else than the one here. It may be nil.
 	Differs func(ctx context.Context, server string) string
+	// Engines names the engine of a prefill worker and the one here, as they were last started. It may be nil.
+	Engines func(server string) string
+	// Strict has KV states be taken only from engines that name their builds as the one here does.
+	Strict bool
 	// AheadBudget is how many bytes of KV states may be on a decode worker's disk for jobs that wait for a slot.
 	AheadBudget int64
 
@@ -98,6 +104,9 @@ func New(c Config) *Stage {
 	if c.Differs == nil {
 		c.Differs = func(context.Context, string) string { return "" }
 	}
+	if c.Engines == nil {
+		c.Engines = func(server string) string { return server }
+	}
 	if c.About == nil {
 		c.About = func() engine.Description { return engine.Description{} }
 	}
@@ -123,7 +132,7 @@ func New(c Config) *Stage {
 		c.Observe = unobserved{}
 	}
 	return &Stage{
-		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, differs: c.Differs, samples: samples{every: sampleEvery}, bare: c.Bare,
+		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, differs: c.Differs, engines: c.Engines, strict: c.Strict, samples: samples{every: sampleEvery}, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
 		role: c.Role, worker: workerOf(c.Server), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
 		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},

@@ -13,20 +13,34 @@ type samples struct {
 	every int
 
 	mu   sync.Mutex
-	left int // until the next
-	more int // that are sampled at once
+	left int             // until the next
+	more int             // that are sampled at once
+	like map[string]bool // pairs of engines, of different builds, that agreed
 }
 
-// due reports whether the next job is sampled.
-func (s *samples) due() bool {
+// due reports whether the next job is sampled. pair names two engines that have yet to show that states move between them; it is empty if the two are alike.
+func (s *samples) due(pair string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if pair != "" && !s.like[pair] {
+		return true
+	}
 	if s.more > 0 {
 		s.more--
 		return true
 	}
 	s.left = (s.left + 1) % s.every
 	return s.left == 0
+}
+
+// agreed notes that two engines have shown it.
+func (s *samples) agreed(pair string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.like == nil {
+		s.like = map[string]bool{}
+	}
+	s.like[pair] = true
 }
 
 // differed has the next jobs sampled, too.

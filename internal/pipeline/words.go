@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"tandem/internal/engine"
@@ -20,6 +21,9 @@ func used(st *jobs.State, m move, c engine.Completion) string {
 	if c.Imported.Sampled {
 		sampled = fmt.Sprintf(", and all of it once more as a sample: predictions differ by %.4f", c.Imported.Own)
 	}
+	if m.unlike != "" {
+		sampled += "; " + m.unlike
+	}
 	if m.file.Rebuilt {
 		new = size(m.file.Moved) + " of it "
 	}
@@ -29,6 +33,18 @@ func used(st *jobs.State, m move, c engine.Completion) string {
 	return fmt.Sprintf("%s prompt tokens handed over as KV state (%s, saved in %s, %smoved in %s at %s/s%s, read in %s); the decode machine computed %s",
 		count(c.Imported.Tokens), size(st.Bytes), took(seconds(st.SaveSeconds)), new, took(m.transfer), size(int64(perSecond(m.file.Moved, m.transfer))), meanwhile,
 		took(c.Imported.Restored), count(c.ComputedTokens)) + sampled
+}
+
+// unlike says in what two engines differ that a check can show to be harmless: how their builds are named, and that the format of their states is not known here. It is empty if in nothing.
+func unlike(here, writer jobs.Fingerprint) string {
+	var list []string
+	if here.OtherBuild(writer) {
+		list = append(list, fmt.Sprintf("llama.cpp %s here, %s on the prefill machine", here.Build, writer.Build))
+	}
+	if here.Layout == jobs.Unread {
+		list = append(list, fmt.Sprintf("format %s, unread", here.Format))
+	}
+	return strings.Join(list, "; ")
 }
 
 // count writes a number with commas.

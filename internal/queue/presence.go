@@ -44,6 +44,7 @@ type Presence struct {
 	Handover      []jobs.Kind       `json:"handover,omitempty"`
 	Fingerprint   *jobs.Fingerprint `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
 	NoState       string            `json:"no_state,omitempty"`      // why it moves none, with the remedy
+	Strict        bool              `json:"strict,omitempty"`        // it hands over only between engines that name their builds equally
 	Check         *jobs.Check       `json:"check,omitempty"`         // what its engine predicts after the prompts of the check
 	StoppedPairs  []string          `json:"stopped_pairs,omitempty"` // machines from which it takes no KV states, until an operator clears that
 	SkewSeconds   float64           `json:"skew_seconds"`            // its wall clock minus the NATS server's

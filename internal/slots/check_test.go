@@ -136,7 +136,7 @@ func TestSampledImport(t *testing.T) {
 	if i, err := take(true); err != nil || !i.Sampled || i.Own > 0.001 {
 		t.Errorf("a sound state: %+v, %v", i, err)
 	}
-	_, rows, err := readState(f.Path, 200)
+	_, rows, err := readState(f.Path, 200, nil)
 	if err != nil || len(rows) == 0 {
 		t.Fatal(len(rows), err)
 	}

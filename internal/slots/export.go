@@ -39,7 +39,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 		return nil, err
 	}
 	p.progress()
-	l, rows, err := readState(f.Path, sl.prefix())
+	l, rows, err := readState(f.Path, sl.prefix(), sl.server.config.Unread)
 	if err != nil {
 		sl.discard(f.Path)
 		return nil, jobs.HandoverErrorf(jobs.FailSave, "the state just written is not understood: %w", err)

@@ -36,6 +36,9 @@ func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
 	}
 	m := &engine.Mover{Fingerprint: s.fingerprint(l), Start: s.id.Start, Dir: s.config.Dir, Prefix: s.config.Prefix}
 	if h := s.config.Header; h != nil {
+		if l.Digest == jobs.Unread {
+			l.CacheK, l.CacheV = "f16", "f16" // llama-server's default
+		}
 		m.BytesPerToken, m.FixedBytes = h.StateBytes(l.CacheK, l.CacheV)
 	}
 	return m, nil
@@ -142,7 +145,7 @@ func (s *Server) writeSample(ctx context.Context) (Layout, error) {
 		return Layout{}, err
 	}
 	defer sl.discard(f.Path)
-	return ReadLayout(f.Path)
+	return ReadLayout(f.Path, s.config.Unread...)
 }
 
 // noState explains why a server has no states to move.

@@ -22,6 +22,7 @@ type Config struct {
 	Header   *gguf.Header  // of the model file; nil if it cannot be read here, and then the model is taken for a recurrent one
 	Shared   bool          // others send requests too, for which the server chooses the slot (an Ollama does)
 	Settings string        // flags it was started with that change how positions are computed; empty: none
+	Unread   []string      // formats of states that are moved although they cannot be read here, as in ggsq.5
 	Model    func() string // SHA-256 of the model file, in hex; empty as long as it is not known
 	Log      *slog.Logger
 }

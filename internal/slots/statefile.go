@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"tandem/internal/gguf"
 	"tandem/internal/jobs"
@@ -28,7 +29,9 @@ type Layout struct {
 // the checkpoints that llama-server adds to those of models that cannot be stepped back.
 const (
 	stateMagic        = 0x67677371 // "ggsq"
-	stateVersion      = 4
+	oldestVersion     = 2          // llama.cpp b8121 to b9842
+	rotatedVersion    = 4          // of 0.7.0, from which on a cache says how it is rotated
+	newestVersion     = 4
 	checkpointMagic   = 0x504b4353 // "SCKP"
 	checkpointVersion = 1
 )
@@ -42,14 +45,15 @@ const (
 )
 
 // ReadLayout reads the structure of a state file that llama-server wrote. It skips the numbers
-// themselves, so its cost does not grow with the file. An error says what in the file is not understood.
-func ReadLayout(path string) (Layout, error) {
-	l, _, err := readState(path, 0)
+// themselves, so its cost does not grow with the file. An error says what in the file is not understood. Of a file in one of the formats
+// that are moved unread, only the format is known.
+func ReadLayout(path string, unread ...string) (Layout, error) {
+	l, _, err := readState(path, 0, unread)
 	return l, err
 }
 
 // readState is ReadLayout, and also says where the rows of the first positions are: the spans of the file that belong to them, if its caches begin with them.
-func readState(path string, positions int) (Layout, []jobs.Span, error) {
+func readState(path string, positions int, unread []string) (Layout, []jobs.Span, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
@@ -60,6 +64,9 @@ func readState(path string, positions int) (Layout, []jobs.Span, error) {
 		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
 	}
 	l, rows, err := readLayout(f, info.Size(), positions)
+	if unknown, ok := errors.AsType[unknownFormat](err); ok && slices.Contains(unread, string(unknown)) {
+		return Layout{Format: string(unknown), Digest: jobs.Unread}, nil, nil
+	}
 	if err != nil {
 		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
 	}
@@ -100,6 +107,7 @@ type stateReader struct {
 	digest hash.Hash
 	form   stateForm
 
+	rotated   bool        // caches say how they are rotated
 	positions int         // whose rows are wanted: these from 0 on
 	spans     []jobs.Span // where they are, in the file's order
 }
@@ -107,11 +115,11 @@ type stateReader struct {
 // layout reads the whole file: its head, one part for each cache of the model, and the checkpoints.
 func (s *stateReader) layout() (Layout, error) {
 	magic, version := s.uint32(), s.uint32()
-	if s.err == nil && (magic != stateMagic || version != stateVersion) {
-		return Layout{}, fmt.Errorf("magic %08x and version %d, want %08x and %d: this llama-server writes states in a form that is not known here",
-			magic, version, stateMagic, stateVersion)
+	s.rotated = version >= rotatedVersion
+	if s.err == nil && (magic != stateMagic || version < oldestVersion || version > newestVersion) {
+		return Layout{}, unknownFormat(formatName(magic, version))
 	}
-	l := Layout{Format: fmt.Sprintf("ggsq.%d", version), Tokens: s.tokens()}
+	l := Layout{Format: formatName(magic, version), Tokens: s.tokens()}
 	if s.next() == checkpointMagic {
 		s.fail("no part of a cache")
 	}
@@ -132,6 +140,23 @@ func (s *stateReader) layout() (Layout, error) {
 	}
 	l.Digest = fmt.Sprintf("%x", s.digest.Sum(nil))
 	return l, nil
+}
+
+// formatName names a format as ggsq.4, or, if its magic is no word, by the number in hex.
+func formatName(magic, version uint32) string {
+	name := string(binary.BigEndian.AppendUint32(nil, magic))
+	if strings.ContainsFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		name = fmt.Sprintf("%08x", magic)
+	}
+	return fmt.Sprintf("%s.%d", name, version)
+}
+
+// unknownFormat is the error of a file in a format that is not read here.
+type unknownFormat string
+
+func (f unknownFormat) Error() string {
+	return fmt.Sprintf("the state format %s is not known here (ggsq.%d to ggsq.%d are); install the newest Tandem, or the same older llama.cpp on both machines, "+
+		"or have states moved without their being read, if both machines write such (--handover-unread %s on both)", string(f), oldestVersion, newestVersion, string(f))
 }
 
 // tokens skips the list of token ids and returns how many the state is for. A server that also reads
@@ -190,14 +215,18 @@ func (s *stateReader) attention(l *Layout) {
 			s.fail("a cache of %d layers, transposed %d", layers, transposed)
 			return
 		}
-		s.note("attention cell %d layers %d rotated %d %d", s.form.cellBytes, layers, s.uint32(), s.uint32())
-		k := s.rows("k", cells, begin, layers, false)
-		v := ""
+		var k, v uint32
+		if s.rotated {
+			k, v = s.uint32(), s.uint32()
+		}
+		s.note("attention cell %d layers %d rotated %d %d", s.form.cellBytes, layers, k, v)
+		keys := s.rows("k", cells, begin, layers, false)
+		values := ""
 		if !s.form.keysOnly {
-			v = s.rows("v", cells, begin, layers, transposed == 1)
+			values = s.rows("v", cells, begin, layers, transposed == 1)
 		}
 		if l.Streams == 0 {
-			l.CacheK, l.CacheV, l.FlashAttention, l.Streams = k, v, transposed == 0, int(streams)
+			l.CacheK, l.CacheV, l.FlashAttention, l.Streams = keys, values, transposed == 0, int(streams)
 		}
 	}
 	if used == 0 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"tandem/internal/gguf"
+	"tandem/internal/jobs"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
@@ -39,7 +40,7 @@ func words(numbers ...any) []byte {
 
 // head is the beginning of a state of that many tokens, with a list as servers that read images write it.
 func head(tokens int) []byte {
-	return words(stateMagic, stateVersion, tokens+4, -1, 1, tokens, make([]byte, 4*tokens), 0)
+	return words(stateMagic, newestVersion, tokens+4, -1, 1, tokens, make([]byte, 4*tokens), 0)
 }
 
 // cells are the records of cells, each with so many numbers between its first two and its last.
@@ -65,7 +66,7 @@ func TestReadLayoutOfHandmadeFiles(t *testing.T) {
 		want Layout
 	}{
 		"plain":                 {base, Layout{CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 1}},
-		"a list of only tokens": {words(stateMagic, stateVersion, 3, 7, 8, 9, plain(0)), Layout{CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 1}},
+		"a list of only tokens": {words(stateMagic, newestVersion, 3, 7, 8, 9, plain(0)), Layout{CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 1}},
 		"another slot's stream": {words(head(3), 4, 0, 0, plain(0)[4:], 0), Layout{CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 4}},
 		"no flash attention": {words(head(3), 1, 3, cells(3, 0), 1, 1, 0, 0, row(1, 64), 1, 2, 32, byte(3*64)),
 			Layout{CacheK: "f16", CacheV: "f16", Streams: 1}},
@@ -115,8 +116,8 @@ func TestReadLayoutSaysWhatIsNotUnderstood(t *testing.T) {
 		want string
 	}{
 		"empty":             {nil, "ends in the middle"},
-		"another file":      {[]byte("GGUF\x03\x00\x00\x00\x00\x00\x00\x00"), "magic 46554747 and version 3, want 67677371 and 4"},
-		"another version":   {patched(4, 5), "version 5"},
+		"another file":      {[]byte("GGUF\x03\x00\x00\x00\x00\x00\x00\x00"), "the state format 46554747.3 is not known here (ggsq.2 to ggsq.4 are)"},
+		"another version":   {patched(4, 5), "have states moved without their being read, if both machines write such (--handover-unread ggsq.5 on both)"},
 		"an endless list":   {patched(8, 0xff, 0xff, 0xff, 0xff), "ends in the middle"},
 		"a list that lies":  {patched(20, 9), "a list of 7 numbers for 9 tokens"},
 		"many streams":      {patched(parts, 0xff, 0xff, 0xff), "a cache of 16777215 streams"},
@@ -148,6 +149,43 @@ func TestReadLayoutSaysWhatIsNotUnderstood(t *testing.T) {
 	}
 	if _, err := ReadLayout(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that is not there was read")
+	}
+}
+
+// Of a format that an operator allows, no more is known than its name; all others are read as before.
+func TestReadLayoutOfAllowedFormats(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	file := words(head(3), plain(0))
+	for version, want := range map[byte]Layout{5: {Format: "ggsq.5", Digest: jobs.Unread}, 6: {}, 4: {Format: "ggsq.4", Tokens: 3, CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 1}} {
+		file[4] = version
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := ReadLayout(path, "ggsq.5")
+		if len(l.Digest) == 64 {
+			l.Digest = ""
+		}
+		if l != want || (err == nil) != (want != Layout{}) {
+			t.Errorf("version %d: %+v, %v; want %+v", version, l, err, want)
+		}
+	}
+}
+
+// Older builds of llama.cpp wrote these (see save.mjs there); all but the format is what the build of today writes.
+func TestReadLayoutOfOlderFiles(t *testing.T) {
+	for _, shape := range tinymodel.Shapes() {
+		now := start(t, setup{spec: tinymodel.TinyShape(shape, tinymodel.BPE)})
+		f := now.export(t, now.prompt(t, 1, 6))
+		want, err := ReadLayout(f.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, format := range []string{"ggsq.2", "ggsq.3"} {
+			want.Format = format
+			if l, err := ReadLayout(filepath.Join("testdata", "states", string(shape)+"."+format)); err != nil || l != want {
+				t.Errorf("%s: %+v, %v; want %+v", shape, l, err, want)
+			}
+		}
 	}
 }
 
