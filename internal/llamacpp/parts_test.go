@@ -101,3 +101,25 @@ func TestDigestOfASplitModel(t *testing.T) {
 		t.Errorf("a missing file has digest %q", s.known())
 	}
 }
+
+// A server whose model's digest is still computed is not ready: its first state would have to be refused.
+func TestReadyWhenTheDigestIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	e := attach(t, Options{SlotDir: dir}, "--ctx-size", "1024", "--slot-save-path", dir)
+	s, err := e.ask(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := s.digest
+	s.digest = &sum{done: make(chan struct{}), hex: known.hex}
+	if d, err := e.Describe(t.Context()); err != nil || d.Loaded {
+		t.Errorf("before its digest is known: loaded %t, %v", d.Loaded, err)
+	}
+	close(s.digest.done)
+	if err := e.Load(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if d, err := e.Describe(t.Context()); err != nil || !d.Loaded || d.Mover == nil {
+		t.Errorf("once it is known: %+v, %v", d, err)
+	}
+}
