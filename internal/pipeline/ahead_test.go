@@ -123,7 +123,7 @@ func TestFailureAhead(t *testing.T) {
 func TestChecksAhead(t *testing.T) {
 	stop := func(r *rig) { stopPair(r.pairs, "spark/1") }
 	other := written
-	other.Build = "b2"
+	other.CacheV = "q8_0"
 	for _, tt := range []struct {
 		name   string
 		change func(*rig)

@@ -79,7 +79,7 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 	}
 	if i := c.Imported; i != nil {
 		r.Timings.RestoreSeconds, r.Timings.CheckSeconds = i.Restored.Seconds(), i.Checked.Seconds()
-		r.Handover.Divergence = i.Divergence
+		r.Handover.Divergence, r.Handover.Sampled = i.Divergence, i.Own
 	}
 	if failed == nil {
 		r.Usage.HandedOver = c.Imported.Tokens
@@ -121,7 +121,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 	if m.unlike = unlike(mover.Fingerprint, h.State.Fingerprint); m.unlike != "" {
 		pair = s.engines(h.Prefill.Server)
 	}
-	req.Sample = s.samples.due(pair)
+	req.Sample = s.samples.due(pair) || t.Job.Sample
 	c, err := s.engine.Decode(ctx, req, engine.Prefilled{
 		Kind: jobs.KindState, PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 		State: &engine.StateFile{

@@ -103,6 +103,8 @@ var written = jobs.Fingerprint{Model: strings.Repeat("a", 64), Build: "b1", Cach
 type rig struct {
 	*pipeline.Stage
 	engine  *scripted
+	engines string // as they are named
+	strict  bool
 	about   engine.Description
 	holder  *holder
 	fetcher *fetcher
@@ -142,7 +144,7 @@ func takes(why string, f jobs.Failure) engine.Peer {
 func (r *rig) parts(e engine.Engine, f pipeline.Fetcher) {
 	r.Stage = pipeline.New(pipeline.Config{
 		Engine: e, Server: "here/w", Rates: &r.rates, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
-		Holder: r.holder, Workers: func() []engine.Peer { return r.peers }, Fetcher: f, Pairs: r.pairs, Differs: func(context.Context, string) string { return r.differs }, Observe: &r.counted, AheadBudget: 500e6,
+		Holder: r.holder, Workers: func() []engine.Peer { return r.peers }, Fetcher: f, Pairs: r.pairs, Differs: func(context.Context, string) string { return r.differs }, Engines: func(string) string { return r.engines }, Strict: r.strict, Observe: &r.counted, AheadBudget: 500e6,
 	})
 }
 
@@ -397,7 +399,7 @@ func TestDecodeWithoutTheState(t *testing.T) {
 		told    bool // the prefill machine, that the state is done with
 	}{
 		{jobs.FailNoState, func(r *rig) { r.about.Mover, r.about.NoMover = nil, "install the shim" }, "install the shim", false, true},
-		{jobs.FailFingerprint, func(r *rig) { r.about.Mover.Fingerprint = other }, "llama.cpp build: b2 here, b1 on the prefill machine; install the same version on both machines; value cache type: q8_0 here, f16 on", false, true},
+		{jobs.FailFingerprint, func(r *rig) { r.about.Mover.Fingerprint = other }, "the two engines differ: value cache type: q8_0 here, f16 on", false, true},
 		{jobs.FailStopped, func(r *rig) { stopPair(r.pairs, "spark/1") }, "decode-worker handover clear spark/1", false, true},
 		{jobs.FailDiffer, func(r *rig) { r.differs = "they predict something else" }, "they predict something else", false, true},
 		{jobs.FailRefusedURL, refuse(jobs.FailRefusedURL), "because of", false, false},
@@ -576,6 +578,51 @@ func TestSamples(t *testing.T) {
 		if got := run().Handover; got.Failure != want || got.Failure == jobs.FailDiffer != r.engine.sampled {
 			t.Errorf("job %d after one that differed: sampled %t, %s: %s; want %s", i, r.engine.sampled, got.Failure, got.Message, want)
 		}
+	}
+}
+
+// Of an engine whose build has another name, the first state is computed here, too, until one agrees; again when one of the two engines was started anew. A strict
+// worker takes none.
+func TestFirstStateOfAnotherBuild(t *testing.T) {
+	r := newRig(t)
+	agreed := imported
+	agreed.Imported = &engine.Imported{Tokens: 2037, Sampled: true, Own: 0.002}
+	r.engine.completion = agreed
+	r.about.Mover.Fingerprint.Build, r.engines = "b2", "start 1"
+	for i, step := range []struct {
+		change  func(*jobs.Task)
+		differs bool
+		sampled bool
+	}{
+		{sampled: true},
+		{},
+		{change: func(tk *jobs.Task) { tk.Job.Sample = true }, sampled: true},
+		{},
+		{change: func(*jobs.Task) { r.engines = "start 2" }, differs: true, sampled: true},
+		{sampled: true},
+	} {
+		r.engine.sampled, r.engine.differs = false, step.differs
+		tk, _ := task(jobs.StageDecode, "", handedOver())
+		if step.change != nil {
+			step.change(tk)
+		}
+		o, err := r.Run(t.Context(), tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := o.Result.Handover
+		if r.engine.sampled != step.sampled || (h.Failure == jobs.FailDiffer) != step.differs || !step.differs && h.Sampled != 0.002 {
+			t.Errorf("job %d: sampled %t, %+v; want %+v", i, r.engine.sampled, h, step)
+		}
+		if !step.differs && !strings.Contains(o.Result.Decision, "; llama.cpp b2 here, b1 on the prefill machine") {
+			t.Errorf("job %d: %s", i, o.Result.Decision)
+		}
+	}
+	r.strict = true
+	r.parts(r.engine, r.fetcher)
+	tk, _ := task(jobs.StageDecode, "", handedOver())
+	if o, err := r.Run(t.Context(), tk); err != nil || o.Result.Handover.Failure != jobs.FailFingerprint {
+		t.Errorf("a strict worker: %+v, %v", o.Result.Handover, err)
 	}
 }
 

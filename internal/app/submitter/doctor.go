@@ -33,7 +33,7 @@ type doctorCmd struct {
 
 // Help says what is checked.
 func (doctorCmd) Help() string {
-	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. With --handover MODEL it sends prompts of several lengths instead, each once whole to the decode machine and once through prefill and hand-over. Exit code 0: all well; 3: something to mend; 4: no NATS."
+	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. With --handover MODEL it sends prompts of several lengths instead, each once whole to the decode machine and once through prefill and hand-over, has states compared with what the decode machine computes by itself, and prints how far apart the engines' predictions are. Exit code 0: all well; 3: something to mend; 4: no NATS."
 }
 
 // finding is what one check came to.

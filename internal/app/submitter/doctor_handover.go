@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tandem/internal/engine"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
@@ -17,11 +18,12 @@ type trial struct {
 	bytes        int // of the prompt
 	tokens       int
 	whole, moved *jobs.Result
+	sampled      *jobs.Result // of another prompt as long, also computed by the decode machine itself
 }
 
 // acceptance measures the hand-over of KV states between the machines that serve a model, with prompts
 // that nobody has computed before, and says which plan pays. Each prompt first runs whole on the decode
-// machine, then through prefill and hand-over.
+// machine, then through prefill and hand-over; and another one as long is handed over and also computed by the decode machine, which compares.
 func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string, workers []queue.Presence) {
 	model, err := jobs.CanonicalModel(model)
 	if err != nil {
@@ -49,7 +51,48 @@ func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string
 		e.judge(fmt.Sprintf("%s, %d tokens", check, t.tokens), t)
 		trials = append(trials, t)
 	}
+	if o, err := e.session.conn.Inspect(ctx); err == nil { // again, since engines may have been checked meanwhile
+		e.predictions(model, o)
+	}
 	e.recommend(check, trials)
+}
+
+// predictions prints how far apart the predictions of each pair of machines were that serve a model, after the prompts of the check. What is too far
+// is said elsewhere.
+func (e *examination) predictions(model string, o *queue.Overview) {
+	table := [][]string{{"predictions", "apart", "far"}}
+	row := func(name string, median float64, far ...int) {
+		table = append(table, []string{name, fmt.Sprintf("%.4f", median), strings.Trim(fmt.Sprint(far), "[]")})
+	}
+	for p, d := range pairs(o) {
+		if p.Model != model || p.Check == nil || d.Check == nil {
+			continue
+		}
+		if median, far, ok := engine.Between(p.Check, d.Check); ok {
+			row(p.Machine+" and "+d.Machine, median, far)
+		}
+	}
+	for _, w := range o.Workers {
+		if c := w.Check; w.Model == model && c != nil {
+			row(w.Machine+" with its cache and without", c.Cached, c.Far)
+			row(w.Machine+" token by token and in batches", c.Single)
+		}
+	}
+	if len(table) > 1 {
+		e.print(table, 0)
+	}
+}
+
+// print prints a table, unless JSON is asked for.
+func (e *examination) print(table [][]string, flags uint) {
+	if e.session.JSON {
+		return
+	}
+	tabs := tabwriter.NewWriter(e.session.out, 0, 0, 2, ' ', flags)
+	for _, row := range table {
+		fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
+	}
+	_ = tabs.Flush() // as what is printed after it
 }
 
 // answerTokens are generated for each prompt.
@@ -74,12 +117,12 @@ func (c *doctorCmd) try(ctx context.Context, e *examination, model string, bytes
 	}
 	prompt := unheard(bytes)
 	t.bytes = len(prompt)
-	run := func(plan jobs.Plan) (*jobs.Result, error) {
+	run := func(plan jobs.Plan, prompt string, sample bool) (*jobs.Result, error) {
 		wait, cancel := e.session.patience(ctx, c.Timeout)
 		defer cancel()
 		r, err := Generate(wait, e.session.client, &jobs.Job{
 			V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
-			Prompt: prompt, Options: jobs.Options{Temperature: new(0.0), NumPredict: new(answerTokens)}, Plan: plan,
+			Prompt: prompt, Options: jobs.Options{Temperature: new(0.0), NumPredict: new(answerTokens)}, Plan: plan, Sample: sample,
 			SubmittedAt: time.Now().UTC(), Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
 		}, nil)
 		if err == nil && r.Status != jobs.Succeeded {
@@ -87,10 +130,13 @@ func (c *doctorCmd) try(ctx context.Context, e *examination, model string, bytes
 		}
 		return r, err
 	}
-	if t.whole, err = run(jobs.PlanLocal); err != nil {
+	if t.whole, err = run(jobs.PlanLocal, prompt, false); err != nil {
 		return t, err
 	}
-	if t.moved, err = run(jobs.PlanDisaggregated); err != nil {
+	if t.moved, err = run(jobs.PlanDisaggregated, prompt, false); err != nil {
+		return t, err
+	}
+	if t.sampled, err = run(jobs.PlanDisaggregated, unheard(bytes), true); err != nil { // another prompt, so that it does not disturb what is measured
 		return t, err
 	}
 	t.tokens = t.moved.Usage.PromptTokens
@@ -109,23 +155,24 @@ func unheard(bytes int) string {
 
 // judge says what became of one hand-over.
 func (e *examination) judge(check string, t trial) {
-	r := t.moved
-	h := r.Handover
-	switch {
-	case r.Method != jobs.MethodDisaggregated:
-		e.add(levelFailed, check, r.Decision, "see that a prefill worker for the model runs")
-		return
-	case h == nil:
-		e.add(levelFailed, check, "no KV state was meant to be handed over: "+r.Decision, "start the prefill worker with an engine that moves states; submitter status says why it does not")
-		return
-	case h.Failure != "":
-		e.add(levelFailed, check, fmt.Sprintf("%s: %s", h.Failure, h.Message), "")
-		return
+	for _, r := range []*jobs.Result{t.moved, t.sampled} {
+		switch h := r.Handover; {
+		case r.Method != jobs.MethodDisaggregated:
+			e.add(levelFailed, check, r.Decision, "see that a prefill worker for the model runs")
+			return
+		case h == nil:
+			e.add(levelFailed, check, "no KV state was meant to be handed over: "+r.Decision, "start the prefill worker with an engine that moves states; submitter status says why it does not")
+			return
+		case h.Failure != "":
+			e.add(levelFailed, check, fmt.Sprintf("%s: %s", h.Failure, h.Message), "")
+			return
+		}
 	}
+	r, h := t.moved, t.moved.Handover
 	s := r.Timings
-	e.ok(check, "%s saved in %s, moved in %s (%s/s), read in %s, checked in %s; %d tokens handed over, %d computed again; first predictions differ by %.4f",
+	e.ok(check, "%s saved in %s, moved in %s (%s/s), read in %s, checked in %s; %d tokens handed over, %d computed again; first predictions differ by %.4f, from what the decode machine computes by itself by %.4f",
 		size(uint64(h.Bytes)), milli(s.SaveSeconds), milli(s.TransferSeconds), size(uint64(h.BytesPerSecond)), milli(s.RestoreSeconds), milli(s.CheckSeconds),
-		r.Usage.HandedOver, r.Usage.DecodeComputed, h.Divergence)
+		r.Usage.HandedOver, r.Usage.DecodeComputed, h.Divergence, t.sampled.Handover.Sampled)
 	if r.Text != t.whole.Text {
 		e.add(levelWarning, check, "the text differs from the one that the decode machine computes by itself", "two kinds of hardware round differently, which may change a token where two are nearly as likely; if the first predictions differ by more than 0.01, compare the two engines' versions and settings")
 	}
@@ -134,11 +181,11 @@ func (e *examination) judge(check string, t trial) {
 // recommend prints what each length took on either way, and says which plan pays.
 func (e *examination) recommend(check string, trials []trial) {
 	var paying []int
-	table := [][]string{{"tokens", "re-prefill", "prefill", "save", "move", "read", "check", "hand-over", "saved"}}
+	table := [][]string{{"tokens", "re-prefill", "prefill", "save", "move", "read", "check", "hand-over", "saved", "apart"}}
 	for _, t := range trials {
 		h, s := t.moved.Handover, t.moved.Timings
-		if h == nil || h.Failure != "" {
-			continue
+		if h == nil || h.Failure != "" || t.sampled.Handover == nil {
+			continue // which was said
 		}
 		whole := t.whole.Timings.PrefillSeconds
 		sum := s.PrefillSeconds + s.SaveSeconds + s.TransferSeconds + s.RestoreSeconds + s.CheckSeconds
@@ -146,18 +193,12 @@ func (e *examination) recommend(check string, trials []trial) {
 			paying = append(paying, t.tokens)
 		}
 		table = append(table, []string{fmt.Sprint(t.tokens), milli(whole), milli(s.PrefillSeconds), milli(s.SaveSeconds), milli(s.TransferSeconds),
-			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(sum), milli(whole - sum)})
+			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(sum), milli(whole - sum), fmt.Sprintf("%.4f", t.sampled.Handover.Sampled)})
 	}
 	if len(table) == 1 {
 		return
 	}
-	if !e.session.JSON {
-		tabs := tabwriter.NewWriter(e.session.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		for _, row := range table {
-			fmt.Fprintln(tabs, strings.Join(row, "\t")+"\t")
-		}
-		_ = tabs.Flush() // as what is printed after it
-	}
+	e.print(table, tabwriter.AlignRight)
 	switch {
 	case len(paying) == 0:
 		e.ok(check, "works, and the decode machine computes prompts of these lengths as fast by itself: use --plan auto, which hands over where it pays, or --plan local")

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/app"
+	"tandem/internal/engine"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 )
@@ -139,6 +140,11 @@ func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\n", cell(p.Machine), cell(p.Role), cell(p.Model), cell(p.Engine+" "+p.EngineVersion), cell(p.State),
 			p.Busy, p.Slots, measured(p.Rates.PrefillTokensPerSecond), measured(p.Rates.DecodeTokensPerSecond), cell(p.HTTP), cell(p.Worker))
 	}
+	head := "\nKV STATES OF\tFROM\tTO\tPREDICTIONS APART\tTAKEN\n"
+	for p, d := range pairs(o) {
+		fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\n", head, cell(p.Model), cell(p.Machine), cell(d.Machine), apart(p, d), cell(taken(p, d)))
+		head = ""
+	}
 	if len(o.Models) > 0 {
 		fmt.Fprintln(w, "\nMODEL\tCLASS\tPREFILL WAITING\tIN FLIGHT\tDECODE WAITING\tIN FLIGHT")
 	}
@@ -173,6 +179,32 @@ func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 		}
 	}
 	return nil
+}
+
+// apart is how far apart the predictions of two engines are after the prompts of the check, as far as both were checked.
+func apart(p, d queue.Presence) string {
+	if p.Check != nil && d.Check != nil {
+		if median, far, ok := engine.Between(p.Check, d.Check); ok {
+			return fmt.Sprintf("%.4f, %d of %d far", median, far, len(p.Check.Predictions))
+		}
+	}
+	return "–"
+}
+
+// taken says whether a decode worker takes the KV states of a prefill worker.
+func taken(p, d queue.Presence) string {
+	peer := app.DecodePeer(d, app.WriterOf(p))
+	switch {
+	case peer.Failure != "":
+		return "no: " + string(peer.Failure)
+	case peer.NoStates != "" || p.Check == nil || d.Check == nil:
+		return "not known yet"
+	case p.Fingerprint.Format == d.Fingerprint.Format && p.Fingerprint.Layout == jobs.Unread:
+		return "yes, unread: format " + p.Fingerprint.Format
+	case d.Fingerprint.OtherBuild(*p.Fingerprint):
+		return fmt.Sprintf("yes: llama.cpp %s and %s", p.Fingerprint.Build, d.Fingerprint.Build)
+	}
+	return "yes"
 }
 
 // measured is a rate of a worker, as far as it has measured one.
