@@ -324,3 +324,21 @@ func TestHandoverCommand(t *testing.T) {
 		t.Errorf("prefill-worker handover: exit code %d; want it to be no command", code)
 	}
 }
+
+// BenchmarkFirstHandover is the time from the start of two workers, whose engines run already, to the result of the first job that is handed over.
+func BenchmarkFirstHandover(b *testing.B) {
+	start := func() *standin.Ollama {
+		return standintest.StartOllama(b, standin.OllamaOptions{Models: map[string]tinymodel.Spec{model: tinymodel.Tiny(tinymodel.BPE)}})
+	}
+	s, prefill, decode := newSystem(b), start(), start()
+	auto := func(f *app.WorkerFlags) { f.Measure = "auto" }
+	for b.Loop() {
+		p := s.worker(jobs.RolePrefill, "", on(prefill), auto)
+		d := s.worker(jobs.RoleDecode, "", on(decode), auto)
+		if r := s.await(s.submit(s.job(long(jobs.NewID())))); r.Usage.HandedOver == 0 {
+			b.Fatalf("%+v: %s", r.Handover, r.Decision)
+		}
+		d.stop()
+		p.stop()
+	}
+}

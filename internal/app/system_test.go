@@ -31,12 +31,12 @@ var quick = queue.Timing{
 
 // system is a NATS server of the test's own and a grader's connection to it.
 type system struct {
-	t      *testing.T
+	t      testing.TB
 	nats   *natsembed.Server
 	client *queue.Client
 }
 
-func newSystem(t *testing.T) *system {
+func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{t: t, nats: natstest.Start(t, natsembed.Options{Dir: t.TempDir()})}
 	c, err := queue.Connect(t.Context(), queue.Config{URL: s.nats.URL(), Name: "test", Timing: quick, Log: logTo(t)})
@@ -51,7 +51,7 @@ func newSystem(t *testing.T) *system {
 	return s
 }
 
-func logTo(t *testing.T) *slog.Logger {
+func logTo(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 

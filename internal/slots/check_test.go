@@ -3,6 +3,7 @@ package slots
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
+	"tandem/internal/standin/standintest"
+	"tandem/internal/tinymodel"
 )
 
 func (m *machine) check(t *testing.T) *jobs.Check {
@@ -26,7 +29,7 @@ func (m *machine) check(t *testing.T) *jobs.Check {
 }
 
 // Engines of the same weights agree whatever threads and batches they compute with; one that turns positions otherwise does not, though it says nothing of that.
-// How far apart they are is logged, also of the llama-servers of other backends that TANDEM_LLAMA_OTHERS names, with all layers on those.
+// How far apart they are is logged, if TANDEM_MATRIX says whole also of llama-servers on other backends.
 func TestCheck(t *testing.T) {
 	for _, spec := range kinds() {
 		t.Run(string(spec.Shape)+" "+string(spec.Tokenizer), func(t *testing.T) {
@@ -56,11 +59,64 @@ func TestCheck(t *testing.T) {
 					t.Errorf("%s: %q", name, why)
 				}
 			}
-			for program := range strings.FieldsSeq(os.Getenv("TANDEM_LLAMA_OTHERS")) {
-				t.Logf("%s: %s", program, compare(program, setup{program: program, flags: []string{"--n-gpu-layers", "99"}}))
+			if !whole() {
+				return
 			}
+			for _, backend := range []string{"plain", "blas", "vulkan"} {
+				compare(backend, setup{program: standintest.Backend(t, backend)})
+			}
+			compare("vulkan, 32 bits", setup{program: standintest.Backend(t, "vulkan"), env: wide})
 		})
 	}
+}
+
+// whole says that what takes minutes is wanted, too.
+func whole() bool { return os.Getenv("TANDEM_MATRIX") == "whole" }
+
+// wide has lavapipe compute with 32 bits: with 16 it computes some prompts wrongly.
+var wide = []string{"GGML_VK_DISABLE_F16=1"}
+
+// Sound engines are not stopped, however often they start, on whatever backend and with however many threads: 200 starts if TANDEM_MATRIX says whole.
+func TestSoundEnginesPass(t *testing.T) {
+	type machineKind struct {
+		name string
+		setup
+	}
+	all := []machineKind{
+		{"two threads", setup{flags: []string{"--threads", "2"}}}, {"four threads", setup{flags: []string{"--threads", "4"}}},
+		{"plain", setup{program: standintest.Backend(t, "plain")}}, {"blas", setup{program: standintest.Backend(t, "blas")}},
+		{"vulkan", setup{program: standintest.Backend(t, "vulkan"), env: wide}},
+	}
+	starts, types := 5, []string{"f16"}
+	if whole() {
+		starts, types = 200, []string{"f16", "q8_0"}
+	}
+	first := map[string]*jobs.Check{}
+	most := map[string]float64{}
+	for i := range starts {
+		spec, cacheType := kinds()[i%len(kinds())], types[i/25%len(types)]
+		flags := []string{"--cache-type-k", cacheType, "--cache-type-v", cacheType}
+		key := fmt.Sprint(spec.Shape, spec.Tokenizer, cacheType)
+		if first[key] == nil {
+			m := start(t, setup{spec: spec, flags: flags})
+			first[key] = m.check(t)
+			m.process.Stop()
+		}
+		k := all[(i+i/len(kinds()))%len(all)]
+		if k.name == "vulkan" && spec.Shape == tinymodel.GraniteHybrid { // which lavapipe computes wrongly
+			k = all[0]
+		}
+		k.spec, k.flags = spec, append(flags, k.flags...)
+		m := start(t, k.setup)
+		c := m.check(t)
+		m.process.Stop()
+		if why := engine.Differ("a", first[key], "b", c); why != "" {
+			t.Errorf("start %d, %s, %s: %s", i, key, k.name, why)
+		}
+		median, _, _ := engine.Between(first[key], c)
+		most[k.name+" "+cacheType] = max(most[k.name+" "+cacheType], median, c.Cached)
+	}
+	t.Logf("%d starts; medians at most %v", starts, most)
 }
 
 // An engine that computes batches wrongly is found out, and named.

@@ -41,6 +41,7 @@ type setup struct {
 	flags    []string // further ones, of which later ones count
 	noFolder bool     // the server is not told where to save slots
 	program  string   // another llama-server
+	env      []string // of it, beside ours
 	limit    int      // of the size of files that the server may write, in kilobytes; 0: none
 }
 
@@ -77,7 +78,7 @@ func start(t testing.TB, s setup) *machine {
 		if !m.alive() { // not yet, or another program took the port
 			port := freePort(t)
 			m.config.Endpoint.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
-			if m.process, err = leash.Start(program, append(args, "--port", fmt.Sprint(port)), "", nil, t.Output()); err != nil {
+			if m.process, err = leash.Start(program, append(args, "--port", fmt.Sprint(port)), "", append(os.Environ(), s.env...), t.Output()); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(m.process.Stop)

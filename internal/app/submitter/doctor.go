@@ -141,8 +141,8 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 			continue
 		}
 		between, _, _ := engine.Between(p.Check, d.Check)
-		e.ok("engines for "+p.Model, "%s and %s predict %.4f apart after the same %d prompts, each computed by itself; with and without its cache %.4f and %.4f",
-			p.Machine, d.Machine, between, len(p.Check.Predictions), p.Check.Cached, d.Check.Cached)
+		e.ok("engines for "+p.Model, "%s and %s predict %.4f apart after the same %d prompts, each computed by itself; with and without its cache %.4f and %.4f; KV states are taken: %s",
+			p.Machine, d.Machine, between, len(p.Check.Predictions), p.Check.Cached, d.Check.Cached, taken(p, d))
 	}
 	if c.Handover != "" {
 		c.acceptance(ctx, e, c.Handover, o.Workers)
