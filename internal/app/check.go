@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -181,16 +182,16 @@ const checkSoon = 4 * time.Second
 
 // engines names the engines of a prefill worker, "machine/worker", and of this one, each with another name after each of its starts.
 func (w *Worker) engines(server string) string {
-	name := server
+	names := []string{server}
 	for _, p := range w.queue.Peers() {
 		if p.Machine+"/"+p.Worker == server && p.Check != nil {
-			name += " " + p.Check.Start
+			names = append(names, p.Check.Start)
 		}
 	}
 	if m := w.monitor.Health().Description.Mover; m != nil {
-		name += " " + m.Start
+		names = append(names, m.Start)
 	}
-	return name
+	return strings.Join(names, " ")
 }
 
 // differs is why no KV states of a prefill worker, named "machine/worker", are taken here: its engine predicts something else, or nobody knows what it
