@@ -28,7 +28,7 @@ const (
 const defaultBudget ByteSize = 32e9
 
 // stateFormat is what formats of KV states are called.
-var stateFormat = regexp.MustCompile(`^([a-z]{4}|[0-9a-f]{8})\.[0-9]{1,10}$`)
+var stateFormat = regexp.MustCompile(`^ggsq\.[0-9]{1,10}$`)
 
 // completeHandover checks the settings of the hand-over and fills in what was not given.
 func (f *WorkerFlags) completeHandover() error {

@@ -62,7 +62,7 @@ func (sl *Slot) fits(p Prompt, f *engine.StateFile) error {
 	if info.Size() != f.Bytes {
 		return jobs.HandoverErrorf(jobs.FailTruncated, "the state file has %d bytes and was written with %d", info.Size(), f.Bytes)
 	}
-	switch l, err := ReadLayout(f.Path, sl.server.config.Unread...); {
+	switch l, err := VerifyState(f.Path, p.head(), sl.server.config.Unread...); {
 	case err != nil:
 		return jobs.HandoverErrorf(jobs.FailRestore, "check the state file: %w", err)
 	case len(l.of(f.Fingerprint).Differences(f.Fingerprint, true)) > 0:

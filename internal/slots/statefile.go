@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"tandem/internal/gguf"
 	"tandem/internal/jobs"
@@ -54,36 +53,58 @@ func ReadLayout(path string, unread ...string) (Layout, error) {
 
 // readState is ReadLayout, and also says where the rows of the first positions are: the spans of the file that belong to them, if its caches begin with them.
 func readState(path string, positions int, unread []string) (Layout, []jobs.Span, error) {
+	l, s, err := readFile(path, unread, func(s *stateReader) { s.positions = positions })
+	if err != nil || s == nil {
+		return l, nil, err
+	}
+	return l, s.spans, nil
+}
+
+// readFile reads a state file as prepare says. There is no reader of one that is not read.
+func readFile(path string, unread []string, prepare func(*stateReader)) (Layout, *stateReader, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
+		return Layout{}, nil, fmt.Errorf("read state file: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
+		return Layout{}, nil, fmt.Errorf("read state file: %w", err)
 	}
-	l, rows, err := readLayout(f, info.Size(), positions)
+	l, s, err := readForms(f, info.Size(), prepare)
 	if unknown, ok := errors.AsType[unknownFormat](err); ok && slices.Contains(unread, string(unknown)) {
 		return Layout{Format: string(unknown), Digest: jobs.Unread}, nil, nil
 	}
-	if err != nil {
-		return Layout{}, nil, fmt.Errorf("read layout of state file: %w", err)
+	if err == nil && s.content != nil {
+		err = bounded(f, s.content.numbers)
 	}
-	return l, rows, nil
+	if err != nil {
+		return Layout{}, nil, fmt.Errorf("read state file: %w", err)
+	}
+	return l, s, nil
 }
 
-// readLayout reads the layout of size bytes. The file does not say how large the record of a cell is, nor
-// whether there is a cache of values, so each way is tried: the right one ends with the file's last byte.
+// readLayout reads the layout of size bytes.
 func readLayout(r io.ReaderAt, size int64, positions int) (Layout, []jobs.Span, error) {
+	l, s, err := readForms(r, size, func(s *stateReader) { s.positions = positions })
+	if err != nil {
+		return Layout{}, nil, err
+	}
+	return l, s.spans, nil
+}
+
+// readForms reads size bytes. The file does not say how large the record of a cell is, nor
+// whether there is a cache of values, so each way is tried: the right one ends with the file's last byte.
+func readForms(r io.ReaderAt, size int64, prepare func(*stateReader)) (Layout, *stateReader, error) {
 	var first error
 	for _, form := range []stateForm{
 		{cellBytes: 12}, {cellBytes: 24}, {cellBytes: 12, keysOnly: true}, {cellBytes: 24, keysOnly: true},
 	} {
-		s := stateReader{r: r, size: size, digest: sha256.New(), form: form, positions: positions}
+		s := &stateReader{r: r, size: size, digest: sha256.New(), form: form}
+		prepare(s)
 		l, err := s.layout()
 		if err == nil {
-			return l, s.spans, nil
+			return l, s, nil
 		}
 		if first == nil {
 			first = err
@@ -110,16 +131,21 @@ type stateReader struct {
 	rotated   bool        // caches say how they are rotated
 	positions int         // whose rows are wanted: these from 0 on
 	spans     []jobs.Span // where they are, in the file's order
+	content   *content    // what is checked beyond the layout; nil: nothing
 }
 
 // layout reads the whole file: its head, one part for each cache of the model, and the checkpoints.
 func (s *stateReader) layout() (Layout, error) {
 	magic, version := s.uint32(), s.uint32()
 	s.rotated = version >= rotatedVersion
-	if s.err == nil && (magic != stateMagic || version < oldestVersion || version > newestVersion) {
-		return Layout{}, unknownFormat(formatName(magic, version))
+	format := fmt.Sprintf("ggsq.%d", version)
+	if s.err == nil && magic != stateMagic {
+		return Layout{}, fmt.Errorf("magic %08x, want %08x: this is no state of a llama-server", magic, stateMagic)
 	}
-	l := Layout{Format: formatName(magic, version), Tokens: s.tokens()}
+	if s.err == nil && (version < oldestVersion || version > newestVersion) {
+		return Layout{}, unknownFormat(format)
+	}
+	l := Layout{Format: format, Tokens: s.tokens()}
 	if s.next() == checkpointMagic {
 		s.fail("no part of a cache")
 	}
@@ -142,15 +168,6 @@ func (s *stateReader) layout() (Layout, error) {
 	return l, nil
 }
 
-// formatName names a format as ggsq.4, or, if its magic is no word, by the number in hex.
-func formatName(magic, version uint32) string {
-	name := string(binary.BigEndian.AppendUint32(nil, magic))
-	if strings.ContainsFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) {
-		name = fmt.Sprintf("%08x", magic)
-	}
-	return fmt.Sprintf("%s.%d", name, version)
-}
-
 // unknownFormat is the error of a file in a format that is not read here.
 type unknownFormat string
 
@@ -163,15 +180,18 @@ func (f unknownFormat) Error() string {
 // images puts three numbers before the ids, of which the first is no token, and more after them.
 func (s *stateReader) tokens() int {
 	count := int64(s.uint32())
-	end := s.at + 4*count
+	begin := s.at
 	n := count
 	if count >= 3 && int32(s.uint32()) == -1 {
 		s.uint32() // version of the list
 		if n = int64(s.uint32()); n > count-3 {
 			s.fail("a list of %d numbers for %d tokens", count, n)
 		}
+	} else {
+		s.at = begin
 	}
-	s.skip(end - s.at)
+	s.checkTokens(n)
+	s.skip(begin + 4*count - s.at)
 	return int(n)
 }
 
@@ -209,7 +229,7 @@ func (s *stateReader) attention(l *Layout) {
 			return
 		}
 		begin := s.beginsWith(cells)
-		s.skip(cells, s.form.cellBytes)
+		s.cells(cells)
 		transposed, layers := s.uint32(), s.uint32()
 		if transposed > 1 || layers == 0 || layers > maxStateLayers {
 			s.fail("a cache of %d layers, transposed %d", layers, transposed)
@@ -250,7 +270,7 @@ func (s *stateReader) rows(half string, cells, begin int64, layers uint32, trans
 		if transposed {
 			elem, n := s.uint32(), s.uint32()
 			values = uint64(n)
-			s.skip(cells, int64(elem), int64(n))
+			s.rowsOf(t, cells, int64(elem), int64(n))
 		} else {
 			bytes := s.uint64()
 			values = bytes
@@ -258,7 +278,7 @@ func (s *stateReader) rows(half string, cells, begin int64, layers uint32, trans
 				values = uint64(n)
 			}
 			at := s.at
-			if s.skip(cells, int64(bytes)); s.err == nil && begin > 0 && bytes > 0 {
+			if s.rowsOf(t, cells, int64(bytes)); s.err == nil && begin > 0 && bytes > 0 {
 				s.spans = append(s.spans, jobs.Span{Offset: at, Bytes: begin * int64(bytes)})
 			}
 		}
@@ -275,7 +295,8 @@ func (s *stateReader) rows(half string, cells, begin int64, layers uint32, trans
 // layer of the model one row of the short-term state, then likewise of the long-term one.
 func (s *stateReader) recurrent() {
 	cells := int64(s.uint32())
-	s.skip(12) // position, sequences, transposed
+	s.position(int64(s.uint32()))
+	s.skip(8) // sequences, transposed
 	s.note("recurrent of %d layers", s.uint32())
 	rows := 0
 	for ; s.err == nil && s.at < s.size && s.next() != checkpointMagic; rows++ {
@@ -284,7 +305,7 @@ func (s *stateReader) recurrent() {
 		}
 		t, bytes := gguf.Type(s.uint32()), s.uint64()
 		s.note("state %s %d", t, bytes)
-		s.skip(cells, int64(bytes))
+		s.rowsOf(t, cells, int64(bytes))
 	}
 	if rows == 0 || rows%2 != 0 {
 		s.fail("a recurrent state of %d rows", rows)
@@ -300,9 +321,13 @@ func (s *stateReader) checkpoints() {
 		return
 	}
 	for range count {
-		s.skip(16)    // tokens, first and last position
+		tokens := s.uint64()
+		first, last := s.uint32(), s.uint32()
+		s.checkpoint(tokens, first, last)
 		for range 3 { // of the model itself and of draft models
-			s.skip(int64(s.uint64()))
+			size := int64(s.uint64())
+			s.partial(tokens, size)
+			s.skip(size)
 		}
 	}
 	if s.at != s.size {

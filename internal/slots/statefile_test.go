@@ -116,7 +116,7 @@ func TestReadLayoutSaysWhatIsNotUnderstood(t *testing.T) {
 		want string
 	}{
 		"empty":             {nil, "ends in the middle"},
-		"another file":      {[]byte("GGUF\x03\x00\x00\x00\x00\x00\x00\x00"), "the state format 46554747.3 is not known here (ggsq.2 to ggsq.4 are)"},
+		"another file":      {[]byte("GGUF\x03\x00\x00\x00\x00\x00\x00\x00"), "magic 46554747, want 67677371"},
 		"another version":   {patched(4, 5), "have states moved without their being read, if both machines write such (--handover-unread ggsq.5 on both)"},
 		"an endless list":   {patched(8, 0xff, 0xff, 0xff, 0xff), "ends in the middle"},
 		"a list that lies":  {patched(20, 9), "a list of 7 numbers for 9 tokens"},
@@ -283,6 +283,14 @@ func FuzzReadLayout(f *testing.F) {
 		}
 		if again, _, err := readLayout(bytes.NewReader(b), int64(len(b)), 0); err != nil || again != l {
 			t.Errorf("read again: %+v, %v; the first time %+v", again, err, l)
+		}
+		tokens := make([]int32, l.Tokens) // whose ids are 0
+		if _, s, err := readForms(bytes.NewReader(b), int64(len(b)), func(s *stateReader) { s.content = &content{tokens: tokens} }); err == nil {
+			for _, n := range s.content.numbers {
+				if n.at < 0 || n.length < 0 || n.length > int64(len(b))-n.at {
+					t.Errorf("numbers at %d, %d of %d bytes", n.at, n.length, len(b))
+				}
+			}
 		}
 		at := int64(0)
 		for _, r := range rows {

@@ -102,10 +102,10 @@ func writeNumbers[T uint32 | int32](w io.Writer, numbers ...T) {
 	}
 }
 
-// fill repeats a number over the row.
+// fill repeats numbers over the row, which are finite, as those of a model.
 func fill(row []byte, h uint64) {
 	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], h)
+	binary.LittleEndian.PutUint64(b[:], h&^0x4000_4000_4000_4000) // a bit of each exponent
 	for n := copy(row, b[:]); n < len(row); n *= 2 {
 		copy(row[n:], row[:n])
 	}
