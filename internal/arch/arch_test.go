@@ -85,7 +85,7 @@ var arrows = []arrow{
 	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
 	{"internal/engine", []string{"internal/jobs", "internal/schedule"}, nil, "the interface stands below all engines"},
 	{"internal/schedule", nil, nil, "looking ahead knows times only"},
-	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, nil, "slots and state files stand below both engines, and know what engines share"},
+	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, []string{"golang.org/x/sync/errgroup"}, "slots and state files stand below both engines, and know what engines share"},
 	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
 	{"internal/shim", []string{"internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},
 	{"internal/shim/program", nil, nil, "what Ollama starts must be small and depend on nothing that can fail"},
