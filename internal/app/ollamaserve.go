@@ -57,6 +57,9 @@ func (e *servedOllama) Describe(ctx context.Context) (engine.Description, error)
 	return e.Engine.Describe(ctx)
 }
 
+// Restart ends the server, which is then started again.
+func (e *servedOllama) Restart() bool { e.served.keeper.Restart(); return true }
+
 // Close ends the server with the engine.
 func (e *servedOllama) Close() error {
 	return errors.Join(e.Engine.Close(), e.served.stop())

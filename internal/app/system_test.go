@@ -407,3 +407,33 @@ func TestHTTPSharesTheSlotsWithTheQueue(t *testing.T) {
 		t.Errorf("%d generations at once on one slot", d.Peak())
 	}
 }
+
+// An engine that fails one job after the other, and a small request of the worker's own, gets no more jobs, and those that it failed then are not blamed.
+func TestEngineThatFailsEverybody(t *testing.T) {
+	s, d := newSystem(t), fake(t)
+	s.worker(jobs.RoleDecode, d.URL())
+	d.Fail(ollamatest.OutOfMemory, 1000)
+	local := func(prompt string) *jobs.Job {
+		j := s.job(prompt)
+		j.Plan = jobs.PlanLocal
+		return s.submit(j)
+	}
+	first, second := local("one"), local("two")
+	s.waitForWorkers(func(list []queue.Presence) bool {
+		return len(list) == 1 && list[0].State == queue.StateDown && strings.Contains(list[0].Problem, "fails every request; restart it")
+	})
+	third := local("three")
+	d.Heal()
+	attempts := 0
+	for _, j := range []*jobs.Job{first, second, third} {
+		r := s.await(j)
+		if r.Status != jobs.Succeeded {
+			t.Errorf("%+v", r.Error)
+		}
+		attempts += r.Attempts.Decode
+	}
+	if attempts > 4 { // one of the first two failed once before that was known
+		t.Errorf("%d attempts for three jobs", attempts)
+	}
+	s.empty()
+}

@@ -43,7 +43,11 @@ type Monitor struct {
 	log     *slog.Logger
 	suspect chan struct{}
 
+	probing sync.Mutex // one at a time
+
 	mu      sync.Mutex
+	failed  int   // requests in a row
+	sick    error // why the engine fails all requests; nil if it does not
 	health  Health
 	since   time.Time     // of its state
 	changed chan struct{} // closed and replaced at each change of state
@@ -83,6 +87,9 @@ func (m *Monitor) Check(ctx context.Context) error {
 			d, err = m.describe(ctx)
 			m.log.Info("model loaded", "seconds", time.Since(start).Seconds())
 		}
+	}
+	if err == nil && m.failsAll() != nil {
+		err = m.probe(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -42,6 +42,8 @@ type Keeper struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the goroutine has returned
 
+	restart chan struct{} // asks for a restart
+
 	mu      sync.Mutex
 	now     Status
 	changed chan struct{} // closed and replaced at each change
@@ -64,6 +66,9 @@ const (
 	Down // the last start failed; there will be others, unless it was closed
 )
 
+// errRestarted is the problem of a program that was asked to start again.
+var errRestarted = errors.New("it was ended to be started again")
+
 // errClosed is the problem of a program whose keeper was closed.
 var errClosed = errors.New("it was stopped with us")
 
@@ -74,13 +79,24 @@ func Keep(k Kept) (*Keeper, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	keeper := &Keeper{kept: k, output: output, cancel: cancel, ended: make(chan struct{}), changed: make(chan struct{})}
+	keeper := &Keeper{kept: k, output: output, cancel: cancel, ended: make(chan struct{}), restart: make(chan struct{}, 1), changed: make(chan struct{})}
 	go func() { // Close waits for it
 		defer close(keeper.ended)
 		keeper.run(ctx)
 		output.close()
 	}()
 	return keeper, nil
+}
+
+// Restart ends the program, if it is up; like one that ended by itself it is started again.
+func (k *Keeper) Restart() {
+	if k.Status().Phase != Up {
+		return
+	}
+	select {
+	case k.restart <- struct{}{}:
+	default:
+	}
 }
 
 // Close ends the program and waits until it is gone. Further calls do nothing.
@@ -170,11 +186,17 @@ func (k *Keeper) once(ctx context.Context) (wasUp bool, err error) {
 		case <-tick.C:
 		}
 	}
+	select {
+	case <-k.restart: // of the one before
+	default:
+	}
 	k.set(Status{Phase: Up, PID: p.Pid()})
 	k.kept.Log.Info(k.kept.Name+" is up", "pid", p.Pid(), "seconds", time.Since(begin).Seconds())
 	select {
 	case <-p.Exited():
 		return true, k.end(p)
+	case <-k.restart:
+		return true, errRestarted
 	case <-ctx.Done():
 		return true, ctx.Err()
 	}

@@ -21,6 +21,7 @@ type Engine struct {
 		endpoint() (slots.Endpoint, error)
 		// settled waits until the server has come up or failed to.
 		settled(ctx context.Context) error
+		restart() (ours bool)
 		close()
 	}
 
@@ -52,6 +53,9 @@ func New(o Options) (*Engine, error) {
 	e.digests.of(o.ModelFile) // meanwhile
 	return e, nil
 }
+
+// Restart ends the server, if this engine started it; then it is started again.
+func (e *Engine) Restart() bool { return e.where.restart() }
 
 // Close ends the server, if this engine started it, and waits until it is gone.
 func (e *Engine) Close() error {

@@ -84,6 +84,7 @@ type attached slots.Endpoint
 
 func (a attached) endpoint() (slots.Endpoint, error) { return slots.Endpoint(a), nil }
 func (attached) settled(context.Context) error       { return nil }
+func (attached) restart() bool                       { return false }
 func (attached) close()                              {}
 
 func trimSlash(u string) string { return strings.TrimRight(u, "/") }

@@ -35,6 +35,9 @@ func supervise(o Options, c *slots.Client) (*supervisor, error) {
 // close ends the server and waits until it is gone.
 func (s *supervisor) close() { s.keeper.Close() }
 
+// restart has the server end and start again.
+func (s *supervisor) restart() bool { s.keeper.Restart(); return true }
+
 // endpoint is where the server listens, or why it does not.
 func (s *supervisor) endpoint() (slots.Endpoint, error) {
 	switch now := s.keeper.Status(); {
