@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -157,7 +158,7 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 		return err
 	}
 	bases := int64(w.flags.HandoverBudget) / 4 // of it for rows of shared prefixes
-	client, err := handover.NewClient(handover.ClientConfig{Allow: allow, CAFile: w.flags.HandoverCA, Bases: bases, Log: w.log})
+	client, err := handover.NewClient(handover.ClientConfig{Allow: allow, CAFile: w.flags.HandoverCA, Server: w.offers, Bases: bases, Log: w.log})
 	if err != nil {
 		return err
 	}
@@ -168,6 +169,32 @@ func (w *Worker) fetchStates(c *pipeline.Config) error {
 	c.Fetcher, c.Pairs, c.Differs, c.Engines, c.Strict = client, w.pairs, w.differs, w.engines, w.flags.HandoverStrict
 	c.AheadBudget = int64(w.flags.HandoverBudget) - bases
 	return nil
+}
+
+// offersLimit is how long the registration of a prefill worker is waited for whose KV state is here to be fetched.
+const offersLimit = 200 * time.Millisecond
+
+// offers says whether a prefill worker of the model has registered to offer KV states at an address, and the key of its certificate there. It may be gone since.
+func (w *Worker) offers(ctx context.Context, base string) (key string, ok bool) {
+	for end := time.Now().Add(offersLimit); ; {
+		for _, p := range w.queue.Peers() {
+			if u, err := url.Parse(p.StatesURL); err == nil && p.Role == jobs.RolePrefill && u.Host != "" {
+				w.offered.Store(p.StatesURL, p.StatesKey)
+				w.offered.Store(u.Scheme+"://"+u.Host, p.StatesKey) // as it is when it is dialled
+			}
+		}
+		if key, ok := w.offered.Load(base); ok {
+			return key.(string), true
+		}
+		if time.Now().After(end) {
+			return "", false
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return "", false
+		}
+	}
 }
 
 // ready waits until the next state will have room, in a prefill worker: one for each request that runs, and this one; and

@@ -51,6 +51,7 @@ type Worker struct {
 	states   *handover.Server // of a prefill worker that hands KV states over; else nil
 	pairs    *pipeline.Pairs  // of a decode worker; else nil
 	checks   *checks
+	offered  sync.Map // keys of certificates by the addresses at which prefill workers offered KV states
 	silent   sync.Map // servers of prefill workers whose engines' checks were waited for in vain
 	swept    bool     // an earlier run's states were removed when this one started
 	metrics  *telemetry.Metrics
@@ -295,6 +296,9 @@ func (w *Worker) presence() queue.Presence {
 		if p.Check, p.NoState = w.checks.current(h.Description); p.NoState == "" {
 			p.Fingerprint = &h.Description.Mover.Fingerprint
 		}
+	}
+	if w.states != nil {
+		p.StatesURL, p.StatesKey = w.states.URL(), w.states.Key()
 	}
 	if w.pairs != nil {
 		p.StoppedPairs = w.pairs.Stopped()

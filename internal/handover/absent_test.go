@@ -64,7 +64,7 @@ func newLinked(t *testing.T) *linked {
 func (l *linked) fetch(host string, want jobs.Failure, after time.Duration, says string) {
 	l.t.Helper()
 	start := time.Now()
-	_, err := l.Fetch(l.t.Context(), &jobs.State{URL: "http://" + host + "/state/1", Token: "t", Bytes: 5}, l.t.TempDir(), "x-", nil)
+	_, err := l.Fetch(l.t.Context(), &jobs.State{URL: "http://" + host + "/state/0123456789abcdef0123456789abcdef", Token: "t", Bytes: 5}, l.t.TempDir(), "x-", nil)
 	if h, ok := errors.AsType[*jobs.HandoverError](err); !ok || h.Failure != want || !strings.Contains(err.Error(), says) {
 		l.t.Errorf("error = %v; want %s that says %q", err, want, says)
 	}
@@ -140,7 +140,7 @@ func TestCancelledAttemptIsRepeated(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, jobs.ErrCancelled)
 			defer cancel()
-			_, err := l.Fetch(ctx, &jobs.State{URL: "http://" + near + "/state/1", Token: "t", Bytes: 5}, t.TempDir(), "x-", nil)
+			_, err := l.Fetch(ctx, &jobs.State{URL: "http://" + near + "/state/0123456789abcdef0123456789abcdef", Token: "t", Bytes: 5}, t.TempDir(), "x-", nil)
 			if !errors.Is(err, jobs.ErrCancelled) {
 				t.Errorf("error = %v, want the context's cause", err)
 			}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,6 +30,15 @@ func defaultAllow() []netip.Prefix {
 	return list
 }
 
+// metadata are addresses at which clouds tell a machine its secrets. They are among those that are allowed.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.170.23"),
+	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd20:ce::254"),
+}
+
+// statePattern is the end of a state's address, below that of its server.
+var statePattern = regexp.MustCompile(`/state/[0-9a-f]{32}$`)
+
 // addressError is an address to which no connection is made.
 type addressError struct{ addr netip.Addr }
 
@@ -45,12 +56,27 @@ func guard(allow []netip.Prefix) func(ctx context.Context, network, address stri
 		}
 		addr := at.Addr().Unmap().WithZone("") // no prefix contains an address with a zone
 		for _, p := range allow {
-			if p.Contains(addr) {
+			if p.Contains(addr) && !slices.Contains(metadata, addr) {
 				return nil
 			}
 		}
 		return &addressError{addr}
 	}
+}
+
+// address reads the address in a state, and checks that a prefill worker offers states there.
+func (c *Client) address(ctx context.Context, s *jobs.State) (*url.URL, error) {
+	u, err := checkURL(s)
+	if err != nil {
+		return nil, err
+	}
+	if c.strict && u.Scheme != "https" {
+		return nil, jobs.HandoverErrorf(jobs.FailRefusedURL, "the KV state is offered over http, and --handover-ca asks for https; give the prefill worker --handover-cert and --handover-key")
+	}
+	if _, ok := c.server(ctx, statePattern.ReplaceAllLiteralString(s.URL, "")); !ok {
+		return nil, jobs.HandoverErrorf(jobs.FailUnreachable, "the KV state is at %.100q, where no prefill worker of the model offers any: it has ended, or its --handover-url is another one", u.Host)
+	}
+	return u, nil
 }
 
 // checkURL reads the address in a state, which came in a message.
@@ -68,6 +94,8 @@ func checkURL(s *jobs.State) (*url.URL, error) {
 		return nil, refuse("names no host")
 	case u.User != nil || u.Fragment != "" || u.RawQuery != "":
 		return nil, refuse("holds more than scheme, host and path")
+	case !statePattern.MatchString(u.EscapedPath()):
+		return nil, refuse("is not that of a state")
 	case s.Token == "" || strings.ContainsFunc(s.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, refuse("has no valid token")
 	case s.Bytes <= 0:

@@ -47,11 +47,11 @@ func TestStatesGoNowhereElse(t *testing.T) {
 		t.Setenv(name, other.URL)
 	}
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		s := httptest.NewServer(http.RedirectHandler(other.URL+"/state/x", status))
+		s := httptest.NewServer(http.RedirectHandler(other.URL+"/state/0123456789abcdef0123456789abcdef", status))
 		dir := t.TempDir()
-		state := &jobs.State{URL: s.URL + "/state/0123456789abcdef", Token: "secret", Bytes: 10}
+		state := &jobs.State{URL: s.URL + "/state/0123456789abcdef0123456789abcdef", Token: "secret", Bytes: 10}
 		_, err := newClient(t, ClientConfig{}).Fetch(t.Context(), state, dir, "x-", nil)
-		if wantFailure(t, err, jobs.FailRefusedURL, state, dir); err == nil || !strings.Contains(err.Error(), "redirect") {
+		if wantFailure(t, err, jobs.FailRefusedURL, state, dir); err == nil || !strings.Contains(err.Error(), "refused to give") {
 			t.Errorf("status %d: %v", status, err)
 		}
 		if err := newClient(t, ClientConfig{}).Done(t.Context(), state); err == nil {

@@ -128,13 +128,13 @@ func (a *answer) failure() error {
 	case code >= 200 && code < 300:
 		return nil
 	case code >= 300 && code < 400:
-		return jobs.HandoverErrorf(jobs.FailRefusedURL, "%s answers with a redirect (%d), and none is followed; point --handover-url at the prefill worker itself", a.host, code)
+		return jobs.HandoverErrorf(jobs.FailRefusedURL, "%s refused to give the KV state; point --handover-url at the prefill worker itself", a.host)
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return jobs.HandoverErrorf(jobs.FailNotFound, "%s does not know the KV state: its lease ended, or the worker was restarted", a.host)
 	case code == http.StatusRequestedRangeNotSatisfiable:
 		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has fewer bytes of the KV state than were promised", a.host)
 	default:
-		return jobs.HandoverErrorf(jobs.FailUnreachable, "%s answers with HTTP status %d; see its log", a.host, code)
+		return jobs.HandoverErrorf(jobs.FailUnreachable, "%s failed to give the KV state; see the prefill worker's log", a.host)
 	}
 }
 

@@ -2,7 +2,6 @@ package handover
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
@@ -24,10 +23,13 @@ const (
 // ClientConfig describes a [Client].
 type ClientConfig struct {
 	Allow  []netip.Prefix // where states may be fetched from; empty: loopback, link-local, private and shared (100.64.0.0/10) addresses
-	CAFile string         // PEM, for HTTPS; empty: the system's
-	Stall  time.Duration  // silence after which a transfer is abandoned; default 5 s
-	Bases  int64          // bytes of disk space for rows of shared prefixes, which are not fetched again; 0: none are kept
-	Log    *slog.Logger   // may be nil
+	CAFile string         // PEM; only HTTPS with a certificate that it has signed is used. Empty: certificates are known by their servers' keys, or to the system
+	// Server says of an address, as in https://10.0.0.1:8100, whether a prefill worker offers states there that may be fetched, and the key of its certificate, empty
+	// if others vouch for that. Nil: every address is one.
+	Server func(ctx context.Context, base string) (key string, ok bool)
+	Stall  time.Duration // silence after which a transfer is abandoned; default 5 s
+	Bases  int64         // bytes of disk space for rows of shared prefixes, which are not fetched again; 0: none are kept
+	Log    *slog.Logger  // may be nil
 }
 
 // Client fetches states. It is safe for concurrent use.
@@ -35,6 +37,8 @@ type Client struct {
 	transport *http.Transport
 	stall     time.Duration
 	log       *slog.Logger
+	server    func(ctx context.Context, base string) (key string, ok bool)
+	strict    bool // HTTPS only
 	absences  absences
 	bases     *bases
 
@@ -62,21 +66,24 @@ func NewClient(c ClientConfig) (*Client, error) {
 			return nil, jobs.Errorf(jobs.CodeInvalid, "%s holds no certificate in PEM form", c.CAFile)
 		}
 	}
-	dialer := &net.Dialer{Timeout: connectLimit, ControlContext: guard(c.Allow)}
+	if c.Server == nil {
+		c.Server = func(context.Context, string) (string, bool) { return "", true }
+	}
+	d := &dialer{Dialer: net.Dialer{Timeout: connectLimit, ControlContext: guard(c.Allow)}, roots: roots, server: c.Server}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &Client{
 		// The transport is used by itself: an http.Client would follow redirects, and put the URL into its errors.
 		transport: &http.Transport{
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{RootCAs: roots},
-			TLSHandshakeTimeout:    connectLimit,
+			DialContext:            d.DialContext,
+			DialTLSContext:         d.dialTLS,
 			Protocols:              protocols,
 			DisableCompression:     true,
 			MaxIdleConnsPerHost:    4,
 			IdleConnTimeout:        keepIdle,
 			MaxResponseHeaderBytes: maxHeader,
 		},
+		server: c.Server, strict: roots != nil,
 		stall: c.Stall, log: c.Log, bases: newBases(c.Bases, baseAge, c.Log), write: (*os.File).Write,
 	}, nil
 }
@@ -105,7 +112,7 @@ type Fetched struct {
 // piece. An error is a *jobs.HandoverError, or the context's cause; no file is left then.
 func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (Fetched, error) {
 	start := time.Now()
-	u, err := checkURL(s)
+	u, err := c.address(ctx, s)
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -146,7 +153,7 @@ func (c *Client) Holds(rows string) bool { return c.bases.holds(rows) }
 // Done tells the prefill worker that a state is not needed any more. It is only a courtesy: the lease ends
 // anyway when the job's message is gone.
 func (c *Client) Done(ctx context.Context, s *jobs.State) error {
-	u, err := checkURL(s)
+	u, err := c.address(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ const (
 type ServerConfig struct {
 	Listen   string // address, such as 127.0.0.1:0
 	URL      string // under which others reach it; empty: made from the address it listens on
-	CertFile string // PEM; with KeyFile it serves HTTPS, and notices when the files are renewed
+	CertFile string // PEM; with KeyFile it serves HTTPS with this certificate, and notices when the files are renewed. Empty: with one of its own, and on loopback HTTP
 	KeyFile  string
 	Budget   int64 // bytes of states held at once
 	// Alive returns, of these jobs, those whose decode message still exists. If it is nil, leases of
@@ -38,12 +38,15 @@ type ServerConfig struct {
 	Alive func(ctx context.Context, ids []string) (map[string]bool, error)
 	Every time.Duration // how often Alive is asked while states are held; default 5 s
 	Log   *slog.Logger  // may be nil
+
+	encrypted bool // also on loopback: tests
 }
 
 // Server offers the states of one prefill worker. It is safe for concurrent use.
 type Server struct {
 	leases *leases
 	url    string
+	key    string
 	http   *http.Server
 	serve  sync.WaitGroup
 	close  func() error
@@ -71,6 +74,11 @@ func Serve(ctx context.Context, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for KV state transfers on %s: %w", c.Listen, err)
 	}
+	if cert == nil && !strings.HasPrefix(c.URL, "http:") && (c.encrypted || !loopback(listener.Addr())) {
+		if cert, err = ownCertificate(); err != nil {
+			return nil, errors.Join(fmt.Errorf("make a certificate for KV state transfers: %w", err), listener.Close())
+		}
+	}
 	base, err := baseURL(c, listener.Addr(), cert)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -88,6 +96,9 @@ func Serve(ctx context.Context, c ServerConfig) (*Server, error) {
 		IdleTimeout:                  idleLimit,
 		MaxHeaderBytes:               maxHeader,
 		ErrorLog:                     slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	if cert != nil && cert.own() {
+		s.key = keyOf(cert.current.Leaf)
 	}
 	if cert != nil {
 		s.http.TLSConfig = &tls.Config{GetCertificate: cert.get}
@@ -114,8 +125,17 @@ func serve(s *http.Server, l net.Listener) error {
 	return s.Serve(l)
 }
 
+// loopback reports whether an address is reached from this machine only.
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
 // URL is where the states are offered.
 func (s *Server) URL() string { return s.url }
+
+// Key names the key of a certificate that the server has made itself, by which receivers know it; empty if it has another one, or none.
+func (s *Server) Key() string { return s.key }
 
 // Fits reports whether so many bytes are within the budget at all.
 func (s *Server) Fits(bytes int64) bool { return bytes <= s.leases.budget }
@@ -195,7 +215,7 @@ func baseURL(c ServerConfig, addr net.Addr, cert *certificate) (string, error) {
 		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q is not of the form http://host:port or https://host:port", base)
 	case cert != nil && u.Scheme != "https":
 		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q begins with http, but there is a certificate; give https", base)
-	case cert != nil:
+	case cert != nil && !cert.own():
 		if err := cert.covers(u.Hostname()); err != nil {
 			return "", jobs.Errorf(jobs.CodeInvalid, "the certificate %s is not for %q, where KV states are offered; give --handover-url with a name that it has: %w", c.CertFile, u.Hostname(), err)
 		}

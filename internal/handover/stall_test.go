@@ -66,7 +66,7 @@ func overWire(t *testing.T, handle http.HandlerFunc) (took time.Duration, steps 
 			return nil, ctx.Err()
 		}
 	}
-	state := &jobs.State{URL: "http://127.0.0.1:1/state/1", Token: "t", Bytes: 5}
+	state := &jobs.State{URL: "http://127.0.0.1:1/state/0123456789abcdef0123456789abcdef", Token: "t", Bytes: 5}
 	dir := t.TempDir()
 	start := time.Now()
 	_, err = client.Fetch(t.Context(), state, dir, "x-", func() { steps++ })

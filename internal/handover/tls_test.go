@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,6 +10,8 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +112,7 @@ func TestHTTPS(t *testing.T) {
 	plain := state
 	plain.URL = strings.Replace(state.URL, "https", "http", 1)
 	_, err = trusting.Fetch(t.Context(), &plain, dir, "x-", nil)
-	wantFailure(t, err, jobs.FailUnreachable, &plain, dir)
+	wantFailure(t, err, jobs.FailRefusedURL, &plain, dir)
 
 	// Renewed files are served from the next connection on.
 	newCert, newKey := second.issue(t, "127.0.0.1")
@@ -131,6 +134,49 @@ func TestHTTPS(t *testing.T) {
 	}
 	got, err = newClient(t, ClientConfig{CAFile: second.file}).Fetch(t.Context(), &state, dir, "x-", nil)
 	wantFetched(t, got, err, content)
+}
+
+// A server that was given no certificate makes one, by whose key those know it who have that from its registration.
+func TestOwnCertificate(t *testing.T) {
+	s := newServer(t, ServerConfig{encrypted: true})
+	state, content := offer(t, s, "job", 1<<20)
+	dir := t.TempDir()
+	if !strings.HasPrefix(state.URL, "https://127.0.0.1:") || len(s.Key()) != 64 {
+		t.Fatalf("URL %s, key %s", state.URL, s.Key())
+	}
+	registered := func(key string) ClientConfig {
+		return ClientConfig{Server: func(_ context.Context, base string) (string, bool) { return key, base == s.URL() }}
+	}
+	got, err := newClient(t, registered(s.Key())).Fetch(t.Context(), &state, dir, "x-", nil)
+	wantFetched(t, got, err, content)
+	if err := os.Remove(got.Path); err != nil {
+		t.Fatal(err)
+	}
+	authority := registered(s.Key())
+	authority.CAFile = testCA(t, "first").file
+	for name, c := range map[string]ClientConfig{"another key": registered(strings.Repeat("0", 64)), "no key": registered(""), "an authority": authority} {
+		_, err := newClient(t, c).Fetch(t.Context(), &state, dir, "x-", nil)
+		if wantFailure(t, err, jobs.FailUnreachable, &state, dir); !strings.Contains(err.Error(), "no certificate that is trusted here") {
+			t.Errorf("with %s: %v", name, err)
+		}
+	}
+}
+
+// A record that names another address than a prefill worker has registered makes nobody ask there.
+func TestStatesComeFromRegisteredServersOnly(t *testing.T) {
+	asked := 0
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer other.Close()
+	c := newClient(t, ClientConfig{Server: func(_ context.Context, base string) (string, bool) { return "", base == "http://192.0.2.1:8100" }})
+	state := &jobs.State{URL: other.URL + statePath + newID(), Token: "secret", Bytes: 10}
+	dir := t.TempDir()
+	_, err := c.Fetch(t.Context(), state, dir, "x-", nil)
+	if wantFailure(t, err, jobs.FailUnreachable, state, dir); !strings.Contains(err.Error(), "no prefill worker of the model offers any") {
+		t.Error(err)
+	}
+	if err := c.Done(t.Context(), state); err == nil || asked > 0 {
+		t.Errorf("Done: %v; asked %d times", err, asked)
+	}
 }
 
 func TestServerSpeaksNoTLS(t *testing.T) {

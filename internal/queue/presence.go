@@ -43,6 +43,8 @@ type Presence struct {
 	Version       string            `json:"version,omitempty"`
 	Handover      []jobs.Kind       `json:"handover,omitempty"`
 	Fingerprint   *jobs.Fingerprint `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
+	StatesURL     string            `json:"states_url,omitempty"`    // where it offers KV states; empty if it does not
+	StatesKey     string            `json:"states_key,omitempty"`    // SHA-256 of the key of its certificate there, in hex; empty if others vouch for that, or there is none
 	NoState       string            `json:"no_state,omitempty"`      // why it moves none, with the remedy
 	Strict        bool              `json:"strict,omitempty"`        // it hands over only between engines that name their builds equally
 	Check         *jobs.Check       `json:"check,omitempty"`         // what its engine predicts after the prompts of the check
