@@ -3,9 +3,9 @@
 # Copies the store of the NATS server: every queued job, result and dead letter. The service is stopped for the copy and
 # started again; workers and callers wait and go on. With STORE, a folder, no service is touched: its server must be stopped.
 # The file holds students' texts and is readable by its owner only.
-set -euo pipefail
+. "$(dirname "$0")/../scripts/service.sh"
 umask 077
-here=$(cd "$(dirname "$0")" && pwd)
+set -o noclobber # nor is a link followed that is there already
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
   echo "usage: $0 FILE.tar.gz [STORE]" >&2
@@ -17,15 +17,17 @@ store=${2:-/var/lib/tandem/nats}
 [ ! -e "$file" ] || { echo "backup: $file exists: name a new file" >&2; exit 1; }
 
 if [ $# -eq 1 ]; then
-  "$here/../scripts/stop.sh" nats
-  trap '"$here/../scripts/start.sh" nats' EXIT
+  "$here/stop.sh" nats
+  trap '"$here/start.sh" nats' EXIT
+else
+  as_service() { "$@"; }
 fi
 
 # sums lists every file with its checksum.
-sums() { (cd "$store" && find jetstream -type f -print0 | LC_ALL=C sort -z | xargs -0 cksum); }
+sums() { as_service find "$store/jetstream" -type f -exec cksum {} + | LC_ALL=C sort; }
 
 before=$(sums)
-tar -C "$store" -czf "$file.part" jetstream
+as_service tar -C "$store" -czf - jetstream >"$file.part"
 if [ "$(sums)" != "$before" ]; then
   rm -f "$file.part"
   echo "backup: the store changed while it was copied: stop the NATS server on it first" >&2

@@ -24,6 +24,14 @@ replace() {
   echo "installed $3"
 }
 
+# roots refuses a folder in which another than root could have put the files, or replace them later.
+roots() {
+  local mode owner
+  read -r mode _ owner _ < <(ls -ldn "$1/")
+  [[ $owner == 0 && $mode != ?????w* && $mode != ????????w* ]] ||
+    fail "$1 may be written by others than root ($mode, user $owner): sudo chown root $1 && sudo chmod go-w $1, or they could replace what root runs"
+}
+
 # account makes the user that the services run as; it owns their state and can do nothing else.
 account() {
   case $system in
@@ -51,11 +59,11 @@ account() {
 account
 mkdir -p /usr/local/bin
 install -d -m 0755 /etc/tandem
+for folder in /usr /usr/local /usr/local/bin /etc /etc/tandem; do roots "$folder"; done
 install -d -m 0700 -o "$group" -g "$group" /var/lib/tandem
 keep "$deploy/sample/tandem.env" /etc/tandem/tandem.env
 replace 0755 "$bin/submitter" /usr/local/bin/submitter
 if [ "$id" = nats ]; then
-  install -d -m 0700 -o "$group" -g "$group" /var/lib/tandem/nats
   replace 0755 "$bin/nats-server" /usr/local/bin/nats-server
   keep "$deploy/nats/nats-server.conf" /etc/tandem/nats-server.conf
   keep "$deploy/nats/security.conf" /etc/tandem/security.conf

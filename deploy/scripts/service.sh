@@ -4,6 +4,7 @@
 # for systemd or launchd.
 # shellcheck disable=SC2034 # what is set here is used there
 set -euo pipefail
+umask 022 # whatever root's is: what is installed is for all to read and for root to write
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 deploy=$(dirname "$here")
@@ -39,5 +40,15 @@ fail() {
 }
 
 as_root() { [ "$(id -u)" -eq 0 ] || fail "must run as root: sudo $0 $*"; }
+
+# as_service runs a command as the user that the services run as. What lies in that user's folders is for it alone to move and
+# make: a name in there may be a link by the time root comes to it.
+as_service() (
+  cd /
+  case $system in
+    Linux) exec runuser -u tandem -- "$@" ;;
+    Darwin) exec sudo -u _tandem "$@" ;;
+  esac
+)
 
 plist() { echo "/Library/LaunchDaemons/$unit.plist"; }

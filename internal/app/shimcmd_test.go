@@ -1,6 +1,8 @@
 package app
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/user"
@@ -138,6 +140,30 @@ func TestShimInstallAfterAnUpgradeKeepsItsFolders(t *testing.T) {
 	}
 	if s, err := in.Status(""); err != nil || s.State != shim.Installed || s.Config.SlotDir != slotDir || s.Config.RunDir != runDir || !s.Config.Shared {
 		t.Errorf("status %+v, %v; want the folders and the group that it had", s, err)
+	}
+}
+
+// Whoever writes the run folder must not choose which folders are opened to the group at the next install.
+func TestShimInstallIgnoresNotesInTheRunFolder(t *testing.T) {
+	program, dir, victim := ollamaHere(t), t.TempDir(), t.TempDir()
+	slotDir, runDir := filepath.Join(dir, "slots"), filepath.Join(dir, "run")
+	library := filepath.Join(filepath.Dir(program), "..", "lib", "ollama")
+	server := filepath.Join(library, "llama-server")
+	args := []string{"install", "--ollama", program, "--run-dir", runDir, "--group", groupName(t)}
+	if code, _, errs := shimCall(append(args, "--slot-dir", slotDir)...); code != ExitDone {
+		t.Fatal(errs)
+	}
+	forged := fmt.Sprintf(`{"library": %q, "config": {"slot_dir": %q, "run_dir": %q, "shared": true}}`, filepath.Clean(library), victim, runDir)
+	// An upgrade removes what was there before.
+	if err := errors.Join(os.WriteFile(filepath.Join(runDir, "installed.json"), []byte(forged), 0o644),
+		os.Rename(server+".real", server), os.Remove(server+".tandem.json")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := shimCall(args...); code != ExitDone || !strings.Contains(out, slotDir) || strings.Contains(out, victim) {
+		t.Errorf("exit %d, want %s as before\n%s%s", code, slotDir, out, errs)
+	}
+	if info, err := os.Stat(victim); err != nil || info.Mode().Perm()&0o020 != 0 {
+		t.Errorf("the folder that the note names has mode %v, %v", info.Mode(), err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"reflect"
 	"syscall"
 
@@ -28,8 +27,10 @@ type InstallOptions struct {
 const NoGroup = -1
 
 // Install puts the shim in llama-server's place, and returns what it did or would do, in words; nothing if all is as it
-// should be. At every moment there is a llama-server that works.
+// should be. At every moment there is a llama-server that works. Run by root it neither runs nor changes what others could
+// have put there.
 func (in *Installation) Install(ctx context.Context, o InstallOptions) (done []string, err error) {
+	defer syscall.Umask(syscall.Umask(0o022)) // Ollama's user must be able to read what is made
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("install the shim: %w", err)
@@ -50,8 +51,11 @@ func (in *Installation) Install(ctx context.Context, o InstallOptions) (done []s
 	return in.take(todo, o.DryRun)
 }
 
-// whole is Status, and an error if the real server is lost.
+// whole is Status, and an error if the real server is lost or root must not touch it.
 func (in *Installation) whole(runDir string) (Status, error) {
+	if err := in.safe(); err != nil {
+		return Status{}, err
+	}
 	s, err := in.Status(runDir)
 	if err == nil && s.State == Broken {
 		err = fmt.Errorf("the shim in %s is %s", in.Library, Broken)
@@ -70,9 +74,17 @@ type step struct {
 func (in *Installation) installSteps(c program.Config, o InstallOptions) ([]step, error) {
 	var todo []step
 	for _, dir := range []string{c.SlotDir, c.RunDir} {
-		if !isFolder(dir, o.Group) {
+		ready, err := checkFolder(dir, o.Group)
+		if err != nil {
+			return nil, fmt.Errorf("use folder %s: %w; correct or remove that, or name another folder with --slot-dir or --run-dir", dir, err)
+		}
+		if !ready {
 			todo = append(todo, step{"make folder " + dir, func() error { return makeFolder(dir, o.Group) }})
 		}
+	}
+	n := note{Library: in.Library, Config: c}
+	if now, err := readNote(c.RunDir); err != nil || !reflect.DeepEqual(now, n) {
+		todo = append(todo, step{"note it in " + noteName(c.RunDir), func() error { return writeNote(n) }})
 	}
 	server := in.server()
 	if now, err := program.ReadConfig(program.ConfigName(server)); err != nil || !reflect.DeepEqual(now, c) {
@@ -87,10 +99,6 @@ func (in *Installation) installSteps(c program.Config, o InstallOptions) ([]step
 	}
 	if !same {
 		todo = append(todo, step{"put the shim at " + server, func() error { return copyProgram(o.Shim, server) }})
-	}
-	n := note{Library: in.Library, Config: c}
-	if now, err := readNote(c.RunDir); err != nil || !reflect.DeepEqual(now, n) {
-		todo = append(todo, step{"note it in " + noteName(c.RunDir), func() error { return writeNote(n) }})
 	}
 	return todo, nil
 }
@@ -118,10 +126,7 @@ func (in *Installation) Remove(runDir string, dryRun bool) (done []string, err e
 	}
 	todo = append(todo, step{"remove the records in " + before.Config.RunDir, func() error { return removeRecords(before.Config.RunDir) }})
 	for _, dir := range []string{before.Config.SlotDir, before.Config.RunDir} {
-		todo = append(todo, step{"remove folder " + dir + ", if it is empty", func() error {
-			_ = os.Remove(dir) // a folder that is not empty stays, as announced
-			return nil
-		}})
+		todo = append(todo, step{"remove folder " + dir + ", if it is empty", func() error { return removeFolder(dir) }})
 	}
 	return in.take(todo, dryRun)
 }
@@ -165,54 +170,27 @@ func keep(server, real string) error {
 	return linkOrCopy(server, real)
 }
 
-func isFolder(dir string, group int) bool {
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode() != folderMode(group) {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return group == NoGroup || ok && int(stat.Gid) == group
-}
-
-func folderMode(group int) fs.FileMode {
-	if group == NoGroup {
-		return fs.ModeDir | 0o700
-	}
-	return fs.ModeDir | fs.ModeSetgid | 0o770 // what is made in it belongs to the group too
-}
-
-func makeFolder(dir string, group int) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if group != NoGroup {
-		if err := os.Chown(dir, -1, group); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(dir, folderMode(group)&^fs.ModeDir)
-}
-
 func writeNote(n note) error {
 	b, err := json.MarshalIndent(n, "", "  ")
 	if err != nil {
 		return err
 	}
-	return replace(noteName(n.Config.RunDir), func(temporary string) error {
-		return os.WriteFile(temporary, append(b, '\n'), 0o644)
-	})
+	return writeFile(noteName(n.Config.RunDir), append(b, '\n'), 0o644)
 }
 
+// removeRecords removes the records and the note.
 func removeRecords(runDir string) error {
-	list, err := program.Records(runDir)
-	if err != nil {
-		return err
+	f, err := openFolder(runDir)
+	if err == nil {
+		defer f.Close()
+		var list []Record
+		list, err = program.Records(runDir)
+		for _, r := range list {
+			program.Remove(runDir, r)
+		}
 	}
-	for _, r := range list {
-		program.Remove(runDir, r)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := os.Remove(noteName(runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -257,6 +257,7 @@ func TestInstallSaysThatItNeedsAnAdministrator(t *testing.T) {
 	write(t, filepath.Join(f.root, shim.Name), read(t, o.Shim), 0o755)
 	o.Shim = filepath.Join(f.root, shim.Name)
 	must(t, os.Chmod(f.library, 0o555))
+	defer func() { must(t, os.Chmod(f.library, 0o755)) }()
 	must(t, os.Chmod(filepath.Dir(f.root), 0o755))
 	if os.Geteuid() == 0 {
 		must(t, syscall.Setreuid(-1, 65534))

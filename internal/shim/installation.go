@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,17 +153,42 @@ func (in *Installation) Status(runDir string) (Status, error) {
 	return Status{State: Absent}, nil
 }
 
-// note is what install leaves in the run folder, since an upgrade of Ollama may leave nothing in the library folder.
+// safe returns an error if this is root and anybody else could change the programs that it would run or replace.
+func (in *Installation) safe() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	dirs := []string{in.Library}
+	if real, err := filepath.EvalSymlinks(realIn(in.Library)); err == nil {
+		dirs = append(dirs, filepath.Dir(real)) // from where it loads its libraries
+	}
+	for _, dir := range dirs {
+		// With a slash at the end it is the folder, even if the name is that of a link.
+		err := filepath.WalkDir(dir+"/", func(path string, _ fs.DirEntry, err error) error { return cmp.Or(err, onlyRoots(path, false)) })
+		if err != nil {
+			return fmt.Errorf("root neither runs nor replaces programs that others can change: %w; run this as the user whose Ollama it is, or make all of it root's alone", err)
+		}
+	}
+	return nil
+}
+
+// note is what install leaves beside the run folder, since an upgrade of Ollama may leave nothing in the library folder. It is
+// not in the run folder, which Ollama's user and the worker's may write: root would do what they wrote there.
 type note struct {
 	Library string         `json:"library"`
 	Config  program.Config `json:"config"`
 }
 
-func noteName(runDir string) string { return filepath.Join(runDir, "installed.json") }
+func noteName(runDir string) string { return filepath.Clean(runDir) + ".installed.json" }
 
 func readNote(runDir string) (n note, err error) {
 	if runDir == "" {
 		return n, fs.ErrNotExist
+	}
+	if os.Geteuid() == 0 {
+		if err := onlyRoots(noteName(runDir), false); err != nil {
+			return n, err
+		}
 	}
 	b, err := os.ReadFile(noteName(runDir))
 	if err != nil {

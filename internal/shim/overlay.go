@@ -158,7 +158,19 @@ func writeConfig(shim string, c program.Config, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return replace(program.ConfigName(shim), func(temporary string) error { return os.WriteFile(temporary, b, mode) })
+	return writeFile(program.ConfigName(shim), b, mode)
+}
+
+// writeFile makes a file with this content, in place of whatever is there.
+func writeFile(path string, b []byte, mode fs.FileMode) error {
+	return replace(path, func(temporary string) error {
+		f, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(b)
+		return errors.Join(err, f.Close())
+	})
 }
 
 // replace has a file made under a temporary name and gives it its own, so that it is there whole or not at all.

@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"tandem/internal/shim/program"
 	"tandem/internal/standin/standintest"
@@ -208,6 +211,34 @@ func TestNoRealServerIsAClearError(t *testing.T) {
 				t.Errorf("status %d, says %q; want 1 and the path", s.status, s.stderr)
 			}
 		})
+	}
+}
+
+// The group may write the run folder, too: its members must neither have the shim write elsewhere nor hold it up.
+func TestLinksAndPipesInTheRunFolderAreNotFollowed(t *testing.T) {
+	p := newPlace(t)
+	p.configure(t, program.Config{SlotDir: p.slots, RunDir: p.run, Shared: true})
+	if err := os.Mkdir(p.run, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	victim, record := filepath.Join(t.TempDir(), "victim"), filepath.Join(t.TempDir(), "4711.json")
+	write(t, victim, []byte("as it was"), 0o600)
+	leave(t, filepath.Dir(record), program.Record{PID: 4711, Host: "127.0.0.1", Port: 1, Model: "m"})
+	if err := errors.Join(os.Symlink(record, filepath.Join(p.run, "4711.json")), syscall.Mkfifo(filepath.Join(p.run, "1.json"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-c", `ln -s "$1" "$2/$$.json.tmp"; shift 2; exec "$@"`, "sh", victim, p.run, p.shim}, asked...)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "/bin/sh", args...).Output()
+	if e, ended := errors.AsType[*exec.ExitError](err); !ended || e.ExitCode() != 7 || !strings.Contains(string(out), p.slots) {
+		t.Fatalf("%v, the server said %q; want it started with the slot folder", err, out)
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "as it was" {
+		t.Errorf("the file that the link leads to is %q, %v", b, err)
+	}
+	if list, err := program.Records(p.run); err != nil || len(list) != 1 || list[0].PID == 4711 {
+		t.Errorf("records %+v, %v; want that of the server", list, err)
 	}
 }
 

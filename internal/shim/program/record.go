@@ -48,13 +48,26 @@ func leaveRecord(dir, model, slotDir string, args []string) error {
 		return fmt.Errorf("write record: %w", err)
 	}
 	path := filepath.Join(dir, strconv.Itoa(r.PID)+recordSuffix)
-	if err := os.WriteFile(path+".tmp", b, 0o666); err != nil { // less what the umask takes away
+	if err := writeNew(path+".tmp", b); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
+}
+
+// writeNew makes a file of its own: one that is there may be a link that another of the folder's group made.
+func writeNew(path string, b []byte) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666) // less what the umask takes away
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
 }
 
 // Records reads the records of a run folder, in no order, whether their processes live or not. A folder
@@ -71,7 +84,7 @@ func Records(dir string) ([]Record, error) {
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), recordSuffix)
 		pid, err := strconv.Atoi(name)
-		if !ok || err != nil {
+		if !ok || err != nil || !e.Type().IsRegular() {
 			continue
 		}
 		b, err := readSmall(filepath.Join(dir, e.Name()))
@@ -91,9 +104,10 @@ func Records(dir string) ([]Record, error) {
 // largestRecord bounds a record: arguments are a few kilobytes.
 const largestRecord = 1 << 20
 
-// readSmall reads a file up to a byte more than a record may have; a cut one is no JSON.
+// readSmall reads a file up to a byte more than a record may have; a cut one is no JSON. It follows no link and waits for
+// no pipe, should one have come in the file's place.
 func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
