@@ -306,7 +306,7 @@ func (w *Worker) takesJobs() error {
 	case h.State != engine.Ready:
 		return fmt.Errorf("the engine is %s: %s", h.State, h.Problem)
 	case !w.conn.Connected():
-		return fmt.Errorf("no connection to NATS at %s", w.flags.NATS)
+		return fmt.Errorf("no connection to NATS at %s", jobs.RedactURL(w.flags.NATS))
 	}
 	return nil
 }

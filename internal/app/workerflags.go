@@ -96,7 +96,7 @@ func (f *WorkerFlags) complete() error {
 	}
 	if f.EngineURL != "" {
 		if u, err := url.Parse(f.EngineURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", f.EngineURL)
+			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", jobs.RedactURL(f.EngineURL))
 		}
 	}
 	if f.Engine == "ollama" && f.ShimRunDir == "" && onThisMachine(f.EngineURL) {
