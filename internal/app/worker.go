@@ -77,6 +77,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 		log: c.Log.With("role", c.Role, "model", c.Flags.Model),
 	}
 	w.flags.statePrefix = statePrefix(w.role, w.flags.Model)
+	if w.flags.httpToken, err = ReadToken(w.flags.HTTPTokenFile); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -320,7 +323,8 @@ func (w *Worker) listen(ctx context.Context) error {
 	w.http = &http.Server{
 		Handler: workerhttp.New(workerhttp.Config{
 			Role: w.role, Model: w.flags.Model, Machine: w.flags.Machine, Engine: w.engine, Slots: w.slots,
-			Health: w.monitor.Health, Ready: w.takesJobs, Metrics: w.metrics.Handler(), Count: w.metrics.HTTP, Log: w.log,
+			Health: w.monitor.Health, Ready: w.takesJobs, Hosts: w.flags.httpHosts(), Token: w.flags.httpToken,
+			Metrics: w.metrics.Handler(), Count: w.metrics.HTTP, Log: w.log,
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
