@@ -24,7 +24,7 @@ func start(t *testing.T, config, store string) *server.Server {
 	if err != nil {
 		t.Fatalf("configuration refused: %v", err)
 	}
-	opts.Host, opts.Port, opts.HTTPPort = "127.0.0.1", server.RANDOM_PORT, 0
+	opts.Host, opts.Port = "127.0.0.1", server.RANDOM_PORT
 	opts.StoreDir, opts.NoSigs = store, true
 	s, err := server.NewServer(opts)
 	if err != nil {
@@ -56,6 +56,9 @@ func TestNATSConfiguration(t *testing.T) {
 	}
 	if !opts.JetStream || !opts.SyncAlways {
 		t.Errorf("JetStream %t, sync always %t; want both", opts.JetStream, opts.SyncAlways)
+	}
+	if opts.HTTPPort != 0 || opts.HTTPSPort != 0 || opts.ProfPort != 0 {
+		t.Errorf("monitoring on ports %d and %d, profiling on %d; want none, since web pages may read NATS' monitoring", opts.HTTPPort, opts.HTTPSPort, opts.ProfPort)
 	}
 	if opts.StoreDir != "/var/lib/tandem/nats" {
 		t.Errorf("store is %s; backup.sh, restore.sh and the services expect /var/lib/tandem/nats", opts.StoreDir)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says whether one service of this machine runs, and what the worker says of itself: sudo status.sh prefill qwen3-coder, or: status.sh nats
-# All machines at once: submitter status.
+# Says whether one service of this machine runs, and what a worker says of itself: sudo status.sh prefill qwen3-coder, or: status.sh nats
+# All machines at once: submitter status; whether NATS answers: submitter doctor.
 . "$(dirname "$0")/service.sh"
 service "$@"
 case $system in
@@ -11,6 +11,7 @@ case $system in
     echo "$state"
     ;;
 esac
-if [ "$id" = nats ]; then address=127.0.0.1:8222/healthz; else address=$(sed -nE 's/^http: *([^ ]+).*/\1/p' "/etc/tandem/$id.yaml")/health; fi
-curl --fail-with-body --silent --show-error --max-time 5 "http://$address"
+[ "$id" != nats ] || exit 0 # submitter doctor asks the server itself
+address=$(sed -nE 's/^http: *([^ ]+).*/\1/p' "/etc/tandem/$id.yaml")
+curl --fail-with-body --silent --show-error --max-time 5 "http://$address/health"
 echo

@@ -69,16 +69,19 @@ func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (a
 	return fmt.Sprint(value), nil
 }
 
-// PrintConfig writes the flags' effective values as a configuration file; secrets are files, so
-// there is none among them.
+// PrintConfig writes the flags' effective values as a configuration file, URLs without the secrets in them.
 func PrintConfig(w io.Writer, ctx *kong.Context) error {
 	out := yaml.Node{Kind: yaml.MappingNode}
 	for _, flag := range ctx.Flags() {
 		if !isSetting(flag) {
 			continue
 		}
+		setting := flag.Target.Interface()
+		if s, isText := setting.(string); isText && flag.PlaceHolder == "URL" {
+			setting = jobs.RedactURL(s)
+		}
 		var value yaml.Node
-		if err := value.Encode(flag.Target.Interface()); err != nil {
+		if err := value.Encode(setting); err != nil {
 			return fmt.Errorf("print configuration: %s: %w", flag.Name, err)
 		}
 		out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: flag.Name}, &value)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
 )
 
@@ -35,7 +36,7 @@ func handoverMain(name, addr string, args []string, stdout, stderr io.Writer) in
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s handover: %v\nTry %s handover --help.\n", name, err, name)
+		fmt.Fprintf(stderr, "%s handover: %s\nTry %s handover --help.\n", name, jobs.RedactText(err.Error()), name)
 		return ExitUsage
 	}
 	if err = commands.clear(stdout); err != nil {

@@ -62,7 +62,7 @@ func shimMain(name string, args []string, stdout, stderr io.Writer) int {
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s shim: %v\nTry %s shim --help.\n", name, err, name)
+		fmt.Fprintf(stderr, "%s shim: %s\nTry %s shim --help.\n", name, jobs.RedactText(err.Error()), name)
 		return ExitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -78,6 +78,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 		log: c.Log.With("role", c.Role, "model", c.Flags.Model),
 	}
 	w.flags.statePrefix = statePrefix(w.role, w.flags.Model)
+	if w.flags.httpToken, err = ReadToken(w.flags.HTTPTokenFile); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -314,7 +317,7 @@ func (w *Worker) takesJobs() error {
 	case h.State != engine.Ready:
 		return fmt.Errorf("the engine is %s: %s", h.State, h.Problem)
 	case !w.conn.Connected():
-		return fmt.Errorf("no connection to NATS at %s", w.flags.NATS)
+		return fmt.Errorf("no connection to NATS at %s", jobs.RedactURL(w.flags.NATS))
 	}
 	return nil
 }
@@ -328,7 +331,8 @@ func (w *Worker) listen(ctx context.Context) error {
 	w.http = &http.Server{
 		Handler: workerhttp.New(workerhttp.Config{
 			Role: w.role, Model: w.flags.Model, Machine: w.flags.Machine, Engine: w.engine, Slots: w.slots,
-			Health: w.monitor.Health, Ready: w.takesJobs, Metrics: w.metrics.Handler(), Count: w.metrics.HTTP, Log: w.log,
+			Health: w.monitor.Health, Ready: w.takesJobs, Hosts: w.flags.httpHosts(), Token: w.flags.httpToken,
+			Metrics: w.metrics.Handler(), Count: w.metrics.HTTP, Log: w.log,
 		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,

@@ -52,7 +52,10 @@ type WorkerFlags struct {
 
 	Measure string `env:"TANDEM_MEASURE" enum:"auto,never" default:"auto" help:"When to measure the engine with requests of the worker's own: auto is at its start, for a few seconds, unless an earlier run has; never leaves it to the jobs."`
 
-	HTTP         string        `name:"http" env:"TANDEM_HTTP" default:"${http}" help:"Address of the HTTP API; use the machine's own to be reached from others." placeholder:"ADDR"`
+	HTTP          string   `name:"http" env:"TANDEM_HTTP" default:"${http}" help:"Address of the HTTP API; use the machine's own to be reached from others." placeholder:"ADDR"`
+	HTTPHost      []string `name:"http-host" env:"TANDEM_HTTP_HOST" help:"Names under which others ask the HTTP API, several separated by commas, beside IP addresses, localhost, and this machine's name." placeholder:"NAME"`
+	HTTPTokenFile string   `name:"http-token-file" env:"TANDEM_HTTP_TOKEN_FILE" type:"path" help:"File with a token that requests to the HTTP API must have, as Authorization: Bearer TOKEN; without it they need none." placeholder:"FILE"`
+
 	Machine      string        `env:"TANDEM_MACHINE" help:"Name of this machine in results and status; the host name if not given." placeholder:"NAME"`
 	StateDir     string        `name:"state-dir" env:"TANDEM_STATE_DIR" type:"path" help:"Folder for logs of a started engine and what is worth keeping; the user's cache if not given." placeholder:"DIR"`
 	StartTimeout time.Duration `name:"start-timeout" env:"TANDEM_START_TIMEOUT" default:"30s" help:"How long to wait for an engine that cannot be reached before giving up."`
@@ -65,6 +68,7 @@ type WorkerFlags struct {
 	Version     kong.VersionFlag `help:"Print the version and exit."`
 
 	statePrefix string // of the names of this worker's KV states
+	httpToken   string // what HTTPTokenFile holds
 }
 
 // complete checks the settings and fills what is derived.
@@ -96,7 +100,7 @@ func (f *WorkerFlags) complete() error {
 	}
 	if f.EngineURL != "" {
 		if u, err := url.Parse(f.EngineURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", f.EngineURL)
+			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", jobs.RedactURL(f.EngineURL))
 		}
 	}
 	if f.Engine == "ollama" && f.ShimRunDir == "" && onThisMachine(f.EngineURL) {

@@ -48,7 +48,7 @@ func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout
 	case exited >= 0: // --help or --version said all
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\nTry %s --help.\n", name, err, name)
+		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, jobs.RedactText(err.Error()), name)
 		return ExitUsage
 	case flags.PrintConfig:
 		err = PrintConfig(stdout, ctx)

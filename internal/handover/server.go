@@ -212,9 +212,9 @@ func baseURL(c ServerConfig, addr net.Addr, cert *certificate) (string, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q is not of the form http://host:port or https://host:port", base)
+		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q is not of the form http://host:port or https://host:port", jobs.RedactURL(base))
 	case cert != nil && u.Scheme != "https":
-		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q begins with http, but there is a certificate; give https", base)
+		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q begins with http, but there is a certificate; give https", jobs.RedactURL(base))
 	case cert != nil && !cert.own():
 		if err := cert.covers(u.Hostname()); err != nil {
 			return "", jobs.Errorf(jobs.CodeInvalid, "the certificate %s is not for %q, where KV states are offered; give --handover-url with a name that it has: %w", c.CertFile, u.Hostname(), err)

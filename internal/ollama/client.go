@@ -32,7 +32,7 @@ type client struct {
 }
 
 // String is the server's address as errors name it.
-func (c client) String() string { return c.base.Redacted() }
+func (c client) String() string { return jobs.RedactURL(c.base.String()) }
 
 // get reads a small JSON answer into out.
 func (c client) get(ctx context.Context, path string, out any) error {

@@ -85,7 +85,7 @@ var (
 func New(o Options) (*Engine, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "engine URL %q is none; want one such as http://127.0.0.1:11434", o.URL)
+		return nil, jobs.Errorf(jobs.CodeInvalid, "engine URL %q is none; want one such as http://127.0.0.1:11434", jobs.RedactURL(o.URL))
 	}
 	model, err := jobs.CanonicalModel(o.Model)
 	if err != nil {

@@ -114,6 +114,9 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkURL(cfg.URL); err != nil {
+		return nil, err
+	}
 	if c.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
 		return nil, cfg.connectError(err)
 	}
@@ -126,6 +129,9 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 
 // Connected reports whether the connection stands now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// url is the server's address, to be shown.
+func (c *Conn) url() string { return jobs.RedactURL(c.nc.ConnectedUrl()) }
 
 // Close closes the connection. What was published is sent first.
 func (c *Conn) Close() {
@@ -155,7 +161,7 @@ func (cfg Config) options(ctx context.Context, onError nats.ErrHandler) ([]nats.
 				log.Warn("connection to NATS lost", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS again", "url", jobs.RedactURL(nc.ConnectedUrl())) }),
 	}
 	if err := readable("creds", cfg.Creds); err != nil {
 		return nil, err
@@ -199,7 +205,7 @@ func connectTimeout(ctx context.Context) time.Duration {
 func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 	if have := c.nc.MaxPayload(); have < minPayload {
 		return jobs.Errorf(jobs.CodeNATS, "NATS at %s: max_payload is %d bytes, and jobs need %d; set max_payload: 8MB in the server's configuration",
-			c.nc.ConnectedUrlRedacted(), have, minPayload)
+			c.url(), have, minPayload)
 	}
 	if c.js, err = jetstream.New(c.nc); err != nil {
 		return jobs.Errorf(jobs.CodeNATS, "use JetStream: %w", err)
@@ -213,12 +219,12 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has no JetStream; start the server with -js, or add jetstream {} to its configuration",
-			c.nc.ConnectedUrlRedacted())
+			c.url())
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has JetStream, but not for this account; enable it for the account in the server's configuration",
-			c.nc.ConnectedUrlRedacted())
+			c.url())
 	case err != nil:
-		return c.failed(ctx, err, "ask NATS at %s for JetStream", c.nc.ConnectedUrlRedacted())
+		return c.failed(ctx, err, "ask NATS at %s for JetStream", c.url())
 	}
 	return nil
 }

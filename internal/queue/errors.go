@@ -27,14 +27,12 @@ func readable(setting, file string) error {
 
 // connectError turns what nats.go says about a failed connection into what the user can do about it.
 func (cfg Config) connectError(err error) error {
-	where := redact(cfg.URL)
+	where := jobs.RedactURL(cfg.URL)
 	say := func(format string, args ...any) error {
 		return &jobs.Error{Code: jobs.CodeNATS, Message: fmt.Sprintf("NATS at %s ", where) + fmt.Sprintf(format, args...), Err: err}
 	}
 	unknown, wrongHost := x509.UnknownAuthorityError{}, x509.HostnameError{}
 	switch {
-	case errors.As(err, new(*url.Error)): // its text has the password
-		return jobs.Errorf(jobs.CodeInvalid, "nats: %s is no address; write it as nats://host:4222", where)
 	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAccountAuthExpired):
 		return say("refuses expired credentials; %s", cfg.credentials())
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthRevoked):
@@ -61,22 +59,22 @@ func (cfg Config) credentials() string {
 	case cfg.NKey != "":
 		return "check nkey: " + cfg.NKey + ", and that the server lists its public key"
 	case strings.Contains(cfg.URL, "@"):
-		return "check the user and password in the address"
+		return "check the user and password in the address (xxxxx stands for one that is not shown)"
 	}
 	return "none were given: give --creds, --nkey, or user:password@ in the address"
 }
 
-// redact hides the passwords in a list of addresses.
-func redact(urls string) string {
-	list := strings.Split(urls, ",")
-	for i, s := range list {
-		s = strings.TrimSpace(s)
-		if u, err := url.Parse(s); err == nil && u.User != nil {
-			s = u.Redacted()
-		} else if at := strings.LastIndexByte(s, '@'); at >= 0 {
-			s = s[at+1:] // without a scheme it does not parse
+// checkURL refuses addresses of which nats.go would take a part of a password for the name of a host, and look that up.
+func checkURL(urls string) error {
+	for i, s := range strings.Split(urls, ",") {
+		scheme, hasUser := strings.Contains(s, "://"), strings.Contains(s, "@")
+		if s = strings.TrimSpace(s); !scheme {
+			s = "nats://" + s
 		}
-		list[i] = s
+		u, err := url.Parse(s)
+		if err != nil || hasUser && (u.User == nil || !scheme && i > 0) {
+			return jobs.Errorf(jobs.CodeInvalid, "nats: %s is no address; write it as nats://host:4222 or nats://user:password@host:4222, with a scheme at each of several, and in a password / as %%2F, @ as %%40, a comma as %%2C", jobs.RedactURL(urls))
+		}
 	}
-	return strings.Join(list, ",")
+	return nil
 }

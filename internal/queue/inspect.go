@@ -22,7 +22,7 @@ type Overview struct {
 
 // Server is the NATS server that this connection is to.
 type Server struct {
-	URL        string  `json:"url"` // without password
+	URL        string  `json:"url"` // without secrets
 	Name       string  `json:"name"`
 	Version    string  `json:"version"`
 	MaxPayload int64   `json:"max_payload"` // bytes
@@ -78,7 +78,7 @@ func (c *Conn) Inspect(ctx context.Context) (*Overview, error) {
 		return nil, c.failed(ctx, err, "reach NATS")
 	}
 	o.Server = Server{
-		URL: c.nc.ConnectedUrlRedacted(), Name: c.nc.ConnectedServerName(), Version: c.nc.ConnectedServerVersion(),
+		URL: c.url(), Name: c.nc.ConnectedServerName(), Version: c.nc.ConnectedServerVersion(),
 		MaxPayload: c.nc.MaxPayload(), Sync: c.Sync(ctx), RTTSeconds: rtt.Seconds(),
 	}
 	bucketMissing := false

@@ -60,7 +60,10 @@ func ask(t *testing.T, role jobs.Stage, path string, body []byte) (status int, s
 		Metrics: http.NotFoundHandler(), Count: func(string, int) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(string(body))))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(string(body)))
+	r.Host = "localhost"
+	r.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(rec, r)
 	var answer struct {
 		Error string
 		Code  jobs.Code

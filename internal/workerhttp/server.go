@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"tandem/internal/engine"
@@ -32,6 +33,8 @@ type Config struct {
 	Slots   *engine.Slots
 	Health  func() engine.Health
 	Ready   func() error // why the worker takes no jobs; nil if it does
+	Hosts   []string     // names under which it may be asked, beside localhost and IP addresses
+	Token   string       // that requests must have; empty: they need none
 	Metrics http.Handler
 	Count   func(path string, code int) // counts a request; path is a route, never what the client sent
 	Log     *slog.Logger
@@ -39,49 +42,60 @@ type Config struct {
 
 // New returns the handler.
 func New(c Config) http.Handler {
-	s := &server{c}
-	mux := http.NewServeMux()
-	handle := func(method, path string, f func(w http.ResponseWriter, r *http.Request) (any, error)) {
-		mux.Handle(method+" "+path, s.answer(path, f))
+	c.Hosts = append(slices.Clone(c.Hosts), "localhost")
+	s := &server{Config: c, calls: make(chan struct{}, callsPerSlot*c.Slots.Size()), origins: http.NewCrossOriginProtection()}
+	routes := http.NewServeMux()
+	handle := func(method, path string, f handler) {
+		routes.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
+			body, err := f(w, r)
+			s.write(w, path, body, err)
+		})
 	}
 	handle("GET", "/health", s.health)
 	handle("GET", "/ready", s.ready)
 	if c.Role == jobs.RolePrefill {
-		handle("POST", "/prefill", s.prefill)
+		handle("POST", "/prefill", s.bounded(s.prefill))
 	} else {
-		handle("POST", "/decode", s.decode)
-		handle("POST", "/generate", s.generate)
+		handle("POST", "/decode", s.bounded(s.decode))
+		handle("POST", "/generate", s.bounded(s.generate))
 	}
-	mux.Handle("GET /metrics", c.Metrics)
-	return mux
+	routes.Handle("GET /metrics", c.Metrics)
+	return s.guard(routes)
 }
 
-type server struct{ Config }
+// handler returns what is answered as JSON.
+type handler func(http.ResponseWriter, *http.Request) (any, error)
 
-// answer writes what f returns as JSON, or its error with a fitting status.
-func (s *server) answer(path string, f func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := f(w, r)
-		code := http.StatusOK
-		if err != nil {
-			code = status(err)
-			if body == nil {
-				body = map[string]any{"error": err.Error(), "code": jobs.CodeOf(err)}
-			}
-			s.Log.Warn("http request failed", "path", path, "status", code, "code", jobs.CodeOf(err))
+type server struct {
+	Config
+	calls   chan struct{} // holds a value for each call that runs or waits
+	origins *http.CrossOriginProtection
+}
+
+// write answers with a body as JSON, or with an error and a fitting status.
+func (s *server) write(w http.ResponseWriter, path string, body any, err error) {
+	code := http.StatusOK
+	if err != nil {
+		code = status(err)
+		if body == nil {
+			body = map[string]any{"error": err.Error(), "code": jobs.CodeOf(err)}
 		}
-		s.Count(path, code)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(body); err != nil {
-			s.Log.Debug("http client went away", "path", path, "err", err)
-		}
-	})
+		s.Log.Warn("http request failed", "path", path, "status", code, "code", jobs.CodeOf(err))
+	}
+	s.Count(path, code)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		s.Log.Debug("http client went away", "path", path, "err", err)
+	}
 }
 
 func status(err error) int {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.status
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge
 	}
@@ -96,17 +110,23 @@ func status(err error) int {
 	return http.StatusBadGateway
 }
 
-func (s *server) health(http.ResponseWriter, *http.Request) (any, error) {
+func (s *server) health(_ http.ResponseWriter, r *http.Request) (any, error) {
 	h := s.Health()
 	body := map[string]any{
 		"status": "healthy", "model": s.Model, "loaded": h.State == engine.Ready, "backend": h.Description.Engine,
 		"role": s.Role, "machine": s.Machine, "slots": s.Slots.Size(), "busy": s.Slots.Busy(),
 	}
+	if !s.authorized(r) {
+		body = map[string]any{"status": "healthy"}
+	}
 	switch h.State {
 	case engine.Loading:
 		body["status"] = "loading"
 	case engine.Down:
-		body["status"], body["problem"] = "down", h.Problem
+		body["status"] = "down"
+		if s.authorized(r) {
+			body["problem"] = h.Problem
+		}
 		return body, jobs.Errorf(jobs.CodeEngineBusy, "the engine is down: %s", h.Problem)
 	}
 	return body, nil

@@ -85,6 +85,7 @@ func (r *rig) call(t *testing.T, method, path, body string) (int, map[string]any
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

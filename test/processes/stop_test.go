@@ -99,6 +99,7 @@ func TestHTTPCallOfAWorkerThatStops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		request.Header.Set("Content-Type", "application/json")
 		answer := make(chan string, 1)
 		go func() {
 			response, err := http.DefaultClient.Do(request)

@@ -3,6 +3,7 @@ package submitter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,6 +30,8 @@ type doctorCmd struct {
 	Handover string        `name:"handover" placeholder:"MODEL" help:"Measure the hand-over of KV states between the machines that serve MODEL, and say which plan pays."`
 	Tokens   []int         `default:"500,2000,8000" placeholder:"N,…" help:"Lengths of the prompts for --handover (default ${default})."`
 	Timeout  time.Duration `default:"2m" placeholder:"TIME" help:"How long each such job may take (default ${default})."`
+
+	HTTPTokenFile string `name:"http-token-file" env:"TANDEM_HTTP_TOKEN_FILE" type:"path" placeholder:"FILE" help:"File with the token that the workers' HTTP APIs ask for (the workers' --http-token-file)."`
 }
 
 // Help says what is checked.
@@ -54,6 +57,7 @@ const (
 // examination collects findings, telling each as it comes.
 type examination struct {
 	session  *session
+	token    string // for workers' HTTP APIs
 	findings []finding
 }
 
@@ -85,8 +89,12 @@ func (e *examination) failed() bool {
 
 // Run checks link by link.
 func (c *doctorCmd) Run(ctx context.Context, s *session) error {
-	e := &examination{session: s}
-	err := c.examine(ctx, e)
+	token, err := app.ReadToken(c.HTTPTokenFile)
+	if err != nil {
+		return err
+	}
+	e := &examination{session: s, token: token}
+	err = c.examine(ctx, e)
 	if interrupted(ctx) {
 		return app.ErrInterrupted
 	}
@@ -181,7 +189,11 @@ func checkWorker(ctx context.Context, e *examination, w queue.Presence) {
 		host = w.Machine
 	}
 	address := net.JoinHostPort(host, port)
-	switch status, err := askHealth(ctx, address, w); {
+	switch status, err := askHealth(ctx, address, w, e.token); {
+	case errors.Is(err, errToken) && e.token == "":
+		e.add(levelWarning, check, fmt.Sprintf("http://%s/health asks for a token, and doctor has none", address), "give --http-token-file, with the token of the worker's")
+	case errors.Is(err, errToken):
+		e.add(levelFailed, check, fmt.Sprintf("http://%s/health refuses the token", address), "give doctor and the worker on "+w.Machine+" the same --http-token-file")
 	case err == nil && status == http.StatusOK:
 		e.ok(check, "http://%s/health says the same", address)
 	case err == nil:
@@ -193,14 +205,20 @@ func checkWorker(ctx context.Context, e *examination, w queue.Presence) {
 	}
 }
 
+// errToken is the answer of a worker that wants another token.
+var errToken = errors.New("it asks for a token")
+
 // askHealth asks a worker's HTTP API for the status of its health. That another answers in its place,
-// or nobody, is an error.
-func askHealth(ctx context.Context, address string, w queue.Presence) (status int, err error) {
+// or nobody, or that it asks for another token is an error.
+func askHealth(ctx context.Context, address string, w queue.Presence, token string) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthPatience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/health", nil)
 	if err != nil {
 		return 0, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	direct := &http.Transport{DisableKeepAlives: true, DisableCompression: true} // without any proxy
 	resp, err := direct.RoundTrip(req)
@@ -208,6 +226,9 @@ func askHealth(ctx context.Context, address string, w queue.Presence) (status in
 		return 0, err
 	}
 	defer resp.Body.Close()
+	if resp.Header.Get("WWW-Authenticate") != "" {
+		return resp.StatusCode, errToken
+	}
 	var health struct {
 		Model   string     `json:"model"`
 		Machine string     `json:"machine"`

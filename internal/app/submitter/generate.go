@@ -58,7 +58,8 @@ func GenerateDirect(ctx context.Context, url string, j *jobs.Job) (*jobs.Result,
 	r.Text, r.Thinking, r.FinishReason = done.Text, done.Thinking, done.FinishReason
 	r.Method, r.Decision = grader.MethodDirect, "direct: the pipeline could not be reached, so one Ollama did both phases"
 	r.Warnings = done.Warnings
-	r.Servers = jobs.Servers{Prefill: url, Decode: url}
+	r.Servers.Prefill = jobs.RedactURL(url)
+	r.Servers.Decode = r.Servers.Prefill
 	r.Usage.PromptTokens, r.Usage.GeneratedTokens = done.PromptTokens, done.GeneratedTokens
 	r.Usage.PrefillCached, r.Usage.PrefillComputed = done.CachedTokens, done.ComputedTokens
 	r.Timings.PrefillSeconds = done.PrefillDuration.Seconds()

@@ -26,7 +26,7 @@ func (c *gradeCmd) direct(ctx context.Context, s *session, url string, a *grader
 		}
 		o.Models[model] = grader.Model{ContextTokens: about.ContextTokens, Digest: about.ModelDigest}
 	}
-	s.say("no pipeline: grading with the Ollama at %s by itself, one request at a time", url)
+	s.say("no pipeline: grading with the Ollama at %s by itself, one request at a time", jobs.RedactURL(url))
 	return &alone{url: url, wake: make(chan struct{}, 1)}, nil
 }
 

@@ -25,7 +25,7 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 		local := app.LocalOllamaURL(os.Getenv)
 		if !app.OllamaHas(ctx, local, a.Models()) {
 			return nil, withHint(err, "and no Ollama at %s has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
-				local, strings.Join(a.Models(), " and "))
+				jobs.RedactURL(local), strings.Join(a.Models(), " and "))
 		}
 		fmt.Fprintf(s.err, "%s: %s\n", name, inert.Text(err.Error()))
 		return c.direct(ctx, s, local, a, o)

@@ -2,13 +2,16 @@ package submitter
 
 import (
 	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"tandem/internal/engine"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/workerhttp"
 )
 
 // worker is a presence that nothing is wrong with.
@@ -116,5 +119,30 @@ func TestCheckWorker(t *testing.T) {
 				t.Errorf("failed = %t with findings %+v", e.failed(), e.findings)
 			}
 		})
+	}
+}
+
+// TestDoctorHasTheToken has doctor ask a worker's HTTP API that wants a token.
+func TestDoctorHasTheToken(t *testing.T) {
+	server := httptest.NewServer(workerhttp.New(workerhttp.Config{
+		Role: jobs.RoleDecode, Model: "m", Machine: "spark-1", Slots: engine.NewSlots(1), Token: "the-token-of-the-worker",
+		Health: func() engine.Health { return engine.Health{State: engine.Ready} }, Ready: func() error { return nil },
+		Metrics: http.NotFoundHandler(), Count: func(string, int) {}, Log: slog.New(slog.DiscardHandler),
+	}))
+	defer server.Close()
+	for token, want := range map[string]finding{
+		"the-token-of-the-worker":  {Level: levelOK, Detail: "says the same"},
+		"":                         {Level: levelWarning, Detail: "asks for a token, and doctor has none", Remedy: "--http-token-file"},
+		"the-token-of-another-one": {Level: levelFailed, Detail: "refuses the token", Remedy: "the same --http-token-file"},
+	} {
+		w := worker(jobs.RoleDecode)
+		w.HTTP = strings.TrimPrefix(server.URL, "http://")
+		var out bytes.Buffer
+		e := &examination{session: &session{out: &out}, token: token}
+		checkWorker(t.Context(), e, w)
+		got := e.findings[len(e.findings)-1]
+		if got.Level != want.Level || !strings.Contains(got.Detail, want.Detail) || !strings.Contains(got.Remedy, want.Remedy) {
+			t.Errorf("with token %q: %+v, want %+v", token, got, want)
+		}
 	}
 }

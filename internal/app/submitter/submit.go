@@ -101,7 +101,7 @@ func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *j
 
 // direct asks an Ollama without any queue, because the queue cannot be reached.
 func (c *submitCmd) direct(ctx context.Context, s *session, j *jobs.Job, cause error) error {
-	fmt.Fprintf(s.err, "%s: %s\nasking the Ollama at %s directly instead\n", name, inert.Text(cause.Error()), inert.Text(c.Direct))
+	fmt.Fprintf(s.err, "%s: %s\nasking the Ollama at %s directly instead\n", name, inert.Text(cause.Error()), inert.Text(jobs.RedactURL(c.Direct)))
 	wait, cancel := s.patience(ctx, c.Timeout)
 	defer cancel()
 	r, err := GenerateDirect(wait, c.Direct, j)

@@ -21,6 +21,7 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/inert"
+	"tandem/internal/jobs"
 )
 
 const (
@@ -143,7 +144,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, inert.Text(err.Error()), name)
+		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, inert.Text(jobs.RedactText(err.Error())), name)
 		return app.ExitUsage
 	}
 	ctx, stop := interruptible(ctx)
