@@ -272,7 +272,7 @@ func (w *Worker) run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 		w.log.Info("task done", "job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", time.Since(start).Seconds())
 	case ctx.Err() == nil && jobs.Classify(err) != jobs.Permanent:
 		brought := t.Handover != nil && t.Handover.Kind == jobs.KindState // a KV state, which may be what harmed the engine
-		if why := w.monitor.Failed(ctx, err); why != nil && !brought {
+		if why := w.monitor.Failed(ctx, t.Job.ID, err); why != nil && !brought {
 			err = jobs.Errorf(jobs.CodeEngineBusy, "the job is left to another worker, or to this one when its engine is well again: %w", why)
 		}
 	}

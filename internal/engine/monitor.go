@@ -46,8 +46,9 @@ type Monitor struct {
 	probing sync.Mutex // one at a time
 
 	mu      sync.Mutex
-	failed  int   // requests in a row
-	sick    error // why the engine fails all requests; nil if it does not
+	failed  int    // jobs in a row
+	last    string // of these
+	sick    error  // why the engine fails all requests; nil if it does not
 	health  Health
 	since   time.Time     // of its state
 	changed chan struct{} // closed and replaced at each change of state

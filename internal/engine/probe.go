@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	mostFailures = 2                // requests that fail in a row before an engine is probed
+	mostFailures = 2                // jobs that fail in a row before an engine is probed
 	probeLimit   = 30 * time.Second // for a small request
 )
 
@@ -18,22 +18,25 @@ type Restarter interface {
 	Restart() bool
 }
 
-// Succeeded notes a request that the engine has done.
+// Succeeded notes a job that the engine has done.
 func (m *Monitor) Succeeded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failed = 0
+	m.failed, m.last = 0, ""
 }
 
-// Failed notes a request that the engine has failed. After some in a row it has the engine do a small one. If that fails, too, the engine fails everybody,
-// though it says that it is well: it is started again if it is ours, is down until it has done a small request, and Failed returns why.
-func (m *Monitor) Failed(ctx context.Context, err error) (sick error) {
+// Failed notes a job that the engine has failed. After several in a row, of which one may be the cause by itself, it has the engine do a small request. If that
+// fails, too, the engine fails everybody, though it says that it is well: it is started again if it is ours, is down until it has done a small request, and Failed
+// returns why.
+func (m *Monitor) Failed(ctx context.Context, job string, err error) (sick error) {
 	defer m.Suspect()
 	if jobs.CodeOf(err) != jobs.CodeEngineFailed {
 		return nil
 	}
 	m.mu.Lock()
-	m.failed++
+	if job != m.last {
+		m.failed, m.last = m.failed+1, job
+	}
 	probe := m.failed >= mostFailures && m.sick == nil
 	m.mu.Unlock()
 	if probe {

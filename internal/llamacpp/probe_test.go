@@ -69,7 +69,7 @@ func TestServerThatFailsEverybody(t *testing.T) {
 				if err == nil {
 					t.Fatal("an honest request is answered")
 				}
-				if sick = m.Failed(t.Context(), err); (sick != nil) != (i == 1) {
+				if sick = m.Failed(t.Context(), fmt.Sprint("job ", i), err); (sick != nil) != (i == 1) {
 					t.Errorf("after %d failures: %v", i+1, sick)
 				}
 			}
