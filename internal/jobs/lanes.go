@@ -52,4 +52,4 @@ func (a Address) Token() Class {
 func (j *Job) Token() Class { return Address{Class: j.Class, Lane: LaneOf(j.User)}.Token() }
 
 // IntakeSubject is where the job waits for prefill.
-func (j *Job) IntakeSubject() string { return JobSubject(StagePrefill, j.Model, j.Token(), j.ID) }
+func (j *Job) IntakeSubject() string { return IntakeSubject(j.Model, j.Token(), j.User, j.ID) }

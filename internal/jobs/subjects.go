@@ -17,18 +17,29 @@ const (
 // HeaderReplyTo names an inbox (under _INBOX.) that gets a copy of the job's result.
 const HeaderReplyTo = "Tandem-Reply-To"
 
-// JobSubject is where a job waits for the stage: jobs.<stage>.<model>.<class>.<job>. In the intake, class may be that of a [Lane].
+// JobSubject is where a job waits for decode or fallback: jobs.<stage>.<model>.<class>.<job>.
 func JobSubject(stage Stage, model string, class Class, jobID string) string {
 	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + "." + jobID
 }
 
+// IntakeSubject is where a user's job waits for prefill: jobs.prefill.<model>.<class>.<user>.<job>. Class may be that of a [Lane]. The user stands in it, so that rights can be given for it.
+func IntakeSubject(model string, class Class, user, jobID string) string {
+	return JobSubject(StagePrefill, model, class, EncodeToken(user)+"."+jobID)
+}
+
 // JobFilter matches all jobs of a stage, model and class token.
 func JobFilter(stage Stage, model string, class Class) string {
+	if stage == StagePrefill {
+		return JobSubject(stage, model, class, "*.*")
+	}
 	return JobSubject(stage, model, class, "*")
 }
 
-// AnyJobFilter matches one job at a stage, whatever its model and class.
+// AnyJobFilter matches one job at a stage, whatever its model, class and user.
 func AnyJobFilter(stage Stage, jobID string) string {
+	if stage == StagePrefill {
+		jobID = "*." + jobID
+	}
 	return "jobs." + string(stage) + ".*.*." + jobID
 }
 
@@ -77,19 +88,29 @@ type Address struct {
 	Stage Stage
 	Model string
 	Class Class
-	Lane  int // of a batch job in the intake
+	Lane  int    // of a batch job in the intake
+	User  string // of a job in the intake
 	JobID string
 }
 
-// ParseJobSubject reads a subject that [JobSubject] wrote.
+// ParseJobSubject reads a subject that [JobSubject] or [IntakeSubject] wrote.
 func ParseJobSubject(subject string) (Address, error) {
 	p := strings.Split(subject, ".")
-	if len(p) != 5 || p[0] != "jobs" {
-		return Address{}, fmt.Errorf("parse subject %.200q: want jobs.<stage>.<model>.<class>.<job>", subject)
+	intake := len(p) == 6 && p[1] == string(StagePrefill)
+	if p[0] != "jobs" || !intake && (len(p) != 5 || p[1] == string(StagePrefill)) {
+		return Address{}, fmt.Errorf("parse subject %.200q: want jobs.<stage>.<model>.<class>.<job>, with the user before the job in the intake", subject)
 	}
 	class, lane, known := Class(p[3]).Split()
-	a := Address{Stage: Stage(p[1]), Class: class, Lane: lane, JobID: p[4]}
+	a := Address{Stage: Stage(p[1]), Class: class, Lane: lane, JobID: p[len(p)-1]}
 	var err error
+	if intake {
+		if a.User, err = DecodeToken(p[4]); err != nil {
+			return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
+		}
+		if a.User == "" {
+			return Address{}, fmt.Errorf("parse subject %.200q: no user", subject)
+		}
+	}
 	if a.Model, err = DecodeToken(p[2]); err != nil {
 		return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
 	}

@@ -10,16 +10,18 @@ const testID = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
 func TestSubjects(t *testing.T) {
 	hf := "hf.co/unsloth/Qwen3-GGUF:Q4_K_M"
 	for got, want := range map[string]string{
-		JobSubject(StagePrefill, "qwen3-coder:30b", Interactive, testID): "jobs.prefill.qwen3-coder:30b.interactive." + testID,
-		JobSubject(StageFallback, hf, Batch, testID):                     "jobs.fallback.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch." + testID,
-		JobFilter(StageDecode, hf, Batch):                                "jobs.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch.*",
-		AnyJobFilter(StageDecode, testID):                                "jobs.decode.*.*." + testID,
-		ResultSubject("ada l.", "hw/1", testID):                          "results.ada=20l~.hw+1." + testID,
-		BatchResults("ada", "single"):                                    "results.ada.single.*",
-		TokensSubject("ada", "single", testID):                           "tokens.ada.single." + testID,
-		DLQSubject(StageDecode, hf, testID):                              "dlq.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M." + testID,
-		CancelSubject(testID):                                            "ctl.cancel." + testID,
-		ConsumerName(RoleDecode, "a_b.c", Batch):                         "decode_a_b~c_batch",
+		IntakeSubject("qwen3-coder:30b", Interactive, "ada l.", testID): "jobs.prefill.qwen3-coder:30b.interactive.ada=20l~." + testID,
+		JobFilter(StagePrefill, "m", Lane(3)):                           "jobs.prefill.m.batch-3.*.*",
+		AnyJobFilter(StagePrefill, testID):                              "jobs.prefill.*.*.*." + testID,
+		JobSubject(StageFallback, hf, Batch, testID):                    "jobs.fallback.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch." + testID,
+		JobFilter(StageDecode, hf, Batch):                               "jobs.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch.*",
+		AnyJobFilter(StageDecode, testID):                               "jobs.decode.*.*." + testID,
+		ResultSubject("ada l.", "hw/1", testID):                         "results.ada=20l~.hw+1." + testID,
+		BatchResults("ada", "single"):                                   "results.ada.single.*",
+		TokensSubject("ada", "single", testID):                          "tokens.ada.single." + testID,
+		DLQSubject(StageDecode, hf, testID):                             "dlq.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M." + testID,
+		CancelSubject(testID):                                           "ctl.cancel." + testID,
+		ConsumerName(RoleDecode, "a_b.c", Batch):                        "decode_a_b~c_batch",
 	} {
 		if got != want {
 			t.Errorf("subject is %s, want %s", got, want)
@@ -29,23 +31,27 @@ func TestSubjects(t *testing.T) {
 
 func TestParseJobSubject(t *testing.T) {
 	for _, want := range []Address{
-		{StagePrefill, "qwen3-coder:30b", Interactive, 0, testID},
-		{StagePrefill, "m", Batch, 0, testID},
-		{StagePrefill, "m", Batch, 7, testID},
-		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, 0, testID},
-		{StageFallback, "a b", Batch, 0, testID},
+		{StagePrefill, "qwen3-coder:30b", Interactive, 0, "ada l.", testID},
+		{StagePrefill, "m", Batch, 0, "*", testID},
+		{StagePrefill, "m", Batch, 7, "ü", testID},
+		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, 0, "", testID},
+		{StageFallback, "a b", Batch, 0, "", testID},
 	} {
-		got, err := ParseJobSubject(JobSubject(want.Stage, want.Model, want.Token(), want.JobID))
+		subject := JobSubject(want.Stage, want.Model, want.Token(), want.JobID)
+		if want.Stage == StagePrefill {
+			subject = IntakeSubject(want.Model, want.Token(), want.User, want.JobID)
+		}
+		got, err := ParseJobSubject(subject)
 		if err != nil || got != want {
 			t.Errorf("ParseJobSubject = %+v, %v; want %+v", got, err, want)
 		}
 	}
 	for _, subject := range []string{
-		"", "jobs", "jobs.prefill.m.batch", "jobs.prefill.m.batch." + testID + ".x", "jobz.prefill.m.batch." + testID,
-		"jobs.sleep.m.batch." + testID, "jobs.prefill..batch." + testID, "jobs.prefill.m.urgent." + testID,
-		"jobs.prefill.=4.batch." + testID, "jobs.prefill.m.batch.x", "jobs.prefill.m.batch." + strings.ToUpper(testID),
-		"jobs.prefill.m.batch-0." + testID, "jobs.prefill.m.batch-8." + testID, "jobs.prefill.m.batch-03." + testID, "jobs.prefill.m.batch-." + testID,
-		"jobs.prefill.m.interactive-1." + testID, "jobs.decode.m.batch-1." + testID, "jobs.fallback.m.batch-1." + testID,
+		"", "jobs", "jobs.prefill.m.batch", "jobs.prefill.m.batch.ada." + testID + ".x", "jobz.prefill.m.batch." + testID,
+		"jobs.sleep.m.batch." + testID, "jobs.prefill..batch.ada." + testID, "jobs.prefill.m.urgent.ada." + testID,
+		"jobs.prefill.=4.batch.ada." + testID, "jobs.prefill.m.batch.ada.x", "jobs.prefill.m.batch." + testID, "jobs.prefill.m.batch.." + testID, "jobs.decode.m.batch.ada." + testID, "jobs.prefill.m.batch.ada." + strings.ToUpper(testID),
+		"jobs.prefill.m.batch-0.ada." + testID, "jobs.prefill.m.batch-8.ada." + testID, "jobs.prefill.m.batch-03.ada." + testID, "jobs.prefill.m.batch-.ada." + testID,
+		"jobs.prefill.m.interactive-1.ada." + testID, "jobs.decode.m.batch-1." + testID, "jobs.fallback.m.batch-1." + testID,
 	} {
 		if got, err := ParseJobSubject(subject); err == nil {
 			t.Errorf("ParseJobSubject(%q) = %+v, want an error", subject, got)

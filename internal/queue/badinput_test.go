@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,32 @@ func TestUnreadableRecordsAreBuried(t *testing.T) {
 				t.Errorf("the letter is of job %s, code %s, with a message of %d and an owner of %d bytes (%v)", l.JobID, l.Code, len(l.Message), len(l.User)+len(l.Batch), err)
 			}
 		})
+	}
+}
+
+// A job that names another user than its subject does is not run, and of the other user nothing appears: rights are given by the subject. Nor is one in another
+// user's lane.
+func TestJobInAnothersName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	mine, lane, good := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
+	r.publish(jobs.IntakeSubject(mine.Model, jobs.Batch, "mallory", mine.ID), "1", mine)
+	r.publish(jobs.IntakeSubject(lane.Model, jobs.Lane(1+jobs.LaneOf(lane.User)%(jobs.Lanes-1)), lane.User, lane.ID), "2", lane)
+	r.submit(good)
+	var done book
+	r.start(jobs.RolePrefill, 1, done.note(passOn))
+	r.start(jobs.RoleDecode, 1, answer)
+	r.eventually("each has a result", func() bool { return r.waiting(StreamResults) == 3 })
+	for id, user := range map[string]string{mine.ID: "mallory", lane.ID: lane.User} {
+		msg := r.letter(jobs.StagePrefill, id)
+		l, err := readLetter(&jetstream.RawStreamMsg{Subject: msg.Subject, Data: msg.Data})
+		if err != nil || l.User != user || l.Code != jobs.CodeInvalid || !strings.Contains(l.Message, "its subject is of user "+strconv.Quote(user)) {
+			t.Errorf("letter %+v, %v", l, err)
+		}
+	}
+	done.once(t, jobs.StagePrefill, []*jobs.Job{good})
+	if m, err := r.lastMsg(t.Context(), StreamResults, jobs.ResultSubject(mine.User, mine.Batch, mine.ID)); err != nil || m != nil {
+		t.Errorf("a result of the user in whose name it came: %v, %v", m, err)
 	}
 }
 

@@ -168,6 +168,9 @@ func (c *Conn) bar(ctx context.Context, jobID string) error {
 // unqueue takes a job out of a stream, whatever its lane. The wildcards matter: at a purge within a consumer's filter nats-server (2.15) forgets what that
 // consumer was about to deliver again, and other jobs stay in the stream for ever. So the consumer counts the job as waiting until it has passed it.
 func (c *Conn) unqueue(ctx context.Context, stream string, j *jobs.Job) error {
+	if stream == StreamIntake {
+		return c.purge(ctx, stream, jobs.AnyJobFilter(jobs.StagePrefill, j.ID))
+	}
 	return c.purge(ctx, stream, jobs.JobSubject("*", j.Model, "*", j.ID))
 }
 

@@ -149,6 +149,9 @@ func (d *delivery) read() error {
 	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {
 		return jobs.Errorf(jobs.CodeInvalid, "the record is of job %s, model %q, class %q; its subject says otherwise", d.job.ID, d.job.Model, d.job.Class)
 	}
+	if a.Stage == jobs.StagePrefill && (a.User != d.job.User || a.Lane != 0 && a.Lane != jobs.LaneOf(a.User)) {
+		return jobs.Errorf(jobs.CodeInvalid, "the record is of user %q; its subject is of user %q, lane %d", d.job.User, a.User, a.Lane)
+	}
 	return nil
 }
 
@@ -383,7 +386,7 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 		Job owner
 	}
 	_ = json.Unmarshal(d.msg.Data, &record) // as far as it goes
-	j := &jobs.Job{ID: d.address.JobID, User: cmp.Or(record.User, record.Job.User), Batch: cmp.Or(record.Batch, record.Job.Batch), Model: model}
+	j := &jobs.Job{ID: d.address.JobID, User: cmp.Or(d.address.User, record.User, record.Job.User), Batch: cmp.Or(record.Batch, record.Job.Batch), Model: model}
 	if max(len(j.User), len(j.Batch)) > jobs.MaxName { // nobody's names, and perhaps more than a message may hold
 		j.User, j.Batch = "", ""
 	}

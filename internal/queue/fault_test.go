@@ -183,7 +183,7 @@ func TestPermanentErrors(t *testing.T) {
 	early, late, large := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
 	late.CustomID = "refuse"
 	inbox := r.inbox("_INBOX.caller.>")
-	msg := natsMsg(t, jobs.JobSubject(jobs.StagePrefill, early.Model, early.Class, early.ID), early)
+	msg := natsMsg(t, early.IntakeSubject(), early)
 	msg.Header.Set(jobs.HeaderReplyTo, "_INBOX.caller.1")
 	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)

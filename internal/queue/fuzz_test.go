@@ -46,14 +46,19 @@ func FuzzDelivered(f *testing.F) {
 	j := testJob(jobs.Batch, func(j *jobs.Job) { j.ID = fuzzID })
 	local := testJob(jobs.Batch, func(j *jobs.Job) { j.ID, j.Plan = fuzzID, jobs.PlanLocal })
 	h := &jobs.Handover{V: jobs.Version, Stage: jobs.StageDecode, Job: *j, Kind: jobs.KindNone}
-	subject := func(s jobs.Stage) string { return jobs.JobSubject(s, testModel, jobs.Batch, fuzzID) }
+	subject := func(s jobs.Stage) string {
+		if s == jobs.StagePrefill {
+			return jobs.IntakeSubject(testModel, jobs.Batch, j.User, fuzzID)
+		}
+		return jobs.JobSubject(s, testModel, jobs.Batch, fuzzID)
+	}
 	for _, decode := range []bool{false, true} {
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, j))
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, local))
 		f.Add(decode, subject(jobs.StageDecode), encoded(f, h))
 		f.Add(decode, subject(jobs.StageFallback), encoded(f, h))
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, h))
-		f.Add(decode, "jobs.prefill.other:1.batch."+fuzzID, encoded(f, j))
+		f.Add(decode, "jobs.prefill.other:1.batch.u."+fuzzID, encoded(f, j))
 		f.Add(decode, "jobs.prefill.*.batch.>", []byte(`{"user":"u","batch":"b"}`))
 		f.Add(decode, "", []byte(nil))
 	}
@@ -74,7 +79,11 @@ func FuzzDelivered(f *testing.F) {
 		if err := d.job.Validate(); err != nil {
 			t.Errorf("a job was taken that is none: %v", err)
 		}
-		if want := jobs.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.ID); want != subject || d.job.Class != d.address.Class {
+		want := jobs.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.ID)
+		if d.address.Stage == jobs.StagePrefill {
+			want = jobs.IntakeSubject(d.job.Model, d.address.Token(), d.job.User, d.job.ID)
+		}
+		if want != subject || d.job.Class != d.address.Class {
 			t.Errorf("the job of %q was delivered on %q", want, subject)
 		}
 		if d.delivered != 1 || d.stored.IsZero() || d.accepted.IsZero() {

@@ -207,7 +207,7 @@ func testJob(class jobs.Class, change ...func(*jobs.Job)) *jobs.Job {
 func (r *rig) submit(list ...*jobs.Job) {
 	r.t.Helper()
 	for _, j := range list {
-		r.publish(jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.ID), j.ID+".prefill", j)
+		r.publish(jobs.IntakeSubject(j.Model, j.Class, j.User, j.ID), j.ID+".prefill", j)
 	}
 }
 

@@ -97,6 +97,7 @@ func queueMutants() []Mutant {
 			Name:  "cancel unheeded",
 			Lacks: "the removal of a cancelled job from the queue; and the look whether a job has ended, which would stop it as well",
 			Edits: []host.Edit{
+				{File: fileCancel, Old: `return c.purge(ctx, stream, jobs.AnyJobFilter(jobs.StagePrefill, j.ID))`, New: "return nil"},
 				{File: fileCancel, Old: `return c.purge(ctx, stream, jobs.JobSubject("*", j.Model, "*", j.ID))`, New: "return nil"},
 				{File: fileDelivery, Old: "return there != nil, err\n}\n\n// isGone", New: "return there != nil && false, err\n}\n\n// isGone"},
 			},

@@ -22,7 +22,7 @@ const token = (name) => Array.from(new TextEncoder().encode(name), (byte) => {
 const lane = (job) => createHash("sha256").update(job.user).digest()[0] % 8;
 const place = (job) => job.class === "batch" && lane(job) > 0 ? `batch-${lane(job)}` : job.class;
 
-const intake = (job) => `jobs.prefill.${token(job.model)}.${place(job)}.${job.id}`;
+const intake = (job) => `jobs.prefill.${token(job.model)}.${place(job)}.${token(job.user)}.${job.id}`;
 const reply = (job) => `results.${token(job.user)}.${token(job.batch)}.${job.id}`;
 const tokens = (job) => `tokens.${token(job.user)}.${token(job.batch)}.${job.id}`;
 
@@ -91,7 +91,7 @@ async function cancel(job) {
   for (const stage of ["decode", "fallback"]) { // a hop under way comes too late: its Nats-Msg-Id is used up
     await js.publish(`jobs.${stage}.ended.${job.id}`, "", { msgID: `${job.id}.${stage}`, expect: { streamName: "RELAY" } });
   }
-  await jsm.streams.purge("INTAKE", { filter: `jobs.prefill.*.*.${job.id}` });
+  await jsm.streams.purge("INTAKE", { filter: `jobs.prefill.*.*.*.${job.id}` });
   await jsm.streams.purge("RELAY", { filter: `jobs.*.*.*.${job.id}` });
   await jsm.streams.purge("RELAY", { filter: "jobs.*.ended.*" });
   await nc.request(`ctl.cancel.${job.id}`, "", { timeout: 5000 }).catch(() => {}); // no worker has it, or its engine is slow to stop
