@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"tandem/internal/engine"
@@ -145,6 +146,85 @@ func BenchmarkVerifyState(b *testing.B) {
 	for b.Loop() {
 		if _, err := VerifyState(path, tokens); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// What a state must not say, in both forms of a cell's record.
+func TestVerifyState(t *testing.T) {
+	record := func(form int, position, sequences, sequence int, more ...int) []byte {
+		b := words(position, sequences)
+		for i := range form/4 - 3 {
+			v := 0
+			if i < len(more) {
+				v = more[i]
+			}
+			b = append(b, words(v)...)
+		}
+		return append(b, words(sequence)...)
+	}
+	row := words(1, int64(4), byte(12))
+	cache := func(records ...[]byte) []byte {
+		return words(1, len(records), slices.Concat(records...), 0, 1, 0, 0, words(1, int64(4), make([]byte, 4*len(records))), words(1, int64(4), make([]byte, 4*len(records))))
+	}
+	running := words(1, 2, 0, 0, 1, 0, int64(4), byte(4), 0, int64(4), byte(4))
+	partial := words(partialMagic, 0, 1, 1, 0, 0, 1, 0, int64(4), byte(4), 0, int64(4), byte(4)) // a running state of two tokens
+	checkpoint := func(tokens, first, last int, blob []byte) []byte {
+		return words(checkpointMagic, 1, 1, int64(tokens), first, last, int64(len(blob)), blob, int64(0), int64(0))
+	}
+	for _, form := range []int{12, 24} {
+		whole := cache(record(form, 0, 1, 0), record(form, 1, 1, 0), record(form, 2, 1, 255))
+		for name, tt := range map[string]struct {
+			parts []byte
+			want  string // empty: it is sound
+		}{
+			"sound":                     {whole, ""},
+			"in another order":          {cache(record(form, 2, 1, 0), record(form, 0, 1, 0), record(form, 1, 1, 0)), ""},
+			"a window":                  {words(whole, cache(record(form, 2, 1, 0), record(form, 1, 1, 0))), ""},
+			"a running state":           {words(whole, running), ""},
+			"a checkpoint":              {words(whole, running, checkpoint(2, 1, 1, partial)), ""},
+			"a position twice":          {cache(record(form, 0, 1, 0), record(form, 1, 1, 0), record(form, 1, 1, 0)), "a cell of position 1,"},
+			"a position beyond":         {cache(record(form, 0, 1, 0), record(form, 1, 1, 0), record(form, 3, 1, 0)), "a cell of position 3,"},
+			"the largest position":      {cache(record(form, 0, 1, 0), record(form, 0x7fffffff, 1, 0), record(form, 2, 1, 0)), "a cell of position 2147483647,"},
+			"a position before":         {cache(record(form, -1, 1, 0), record(form, 1, 1, 0), record(form, 2, 1, 0)), "a cell of position -1,"},
+			"too few cells":             {cache(record(form, 1, 1, 0), record(form, 2, 1, 0)), "a cache of 2 cells for 3 tokens"},
+			"too many cells":            {cache(record(form, 0, 1, 0), record(form, 1, 1, 0), record(form, 2, 1, 0), record(form, 3, 1, 0)), "a cache of 4 cells for 3 tokens"},
+			"two sequences":             {cache(record(form, 0, 2, 0), record(form, 1, 1, 0), record(form, 2, 1, 0)), "a cell of 2 sequences"},
+			"no such sequence":          {cache(record(form, 0, 1, 256), record(form, 1, 1, 0), record(form, 2, 1, 0)), "of which the last is 256"},
+			"a negative sequence":       {cache(record(form, 0, 1, -1), record(form, 1, 1, 0), record(form, 2, 1, 0)), "of which the last is -1"},
+			"a window elsewhere":        {words(whole, cache(record(form, 0, 1, 0), record(form, 1, 1, 0))), "a cell of position 0,"},
+			"another running state":     {words(whole, 1, 1, 0, 0, 1, 0, int64(4), byte(4), 0, int64(4), byte(4)), "a running state of position 1 for 3 tokens"},
+			"a large running state":     {words(whole, 1, 2, 0, 0, 1, 0, int64(4), 0x60000000, 0, int64(4), byte(4)), "a number that is infinite, too large, or none"},
+			"numbers that are infinite": {words(1, 3, record(form, 0, 1, 0), record(form, 1, 1, 0), record(form, 2, 1, 0), 0, 1, 0, 0, row, words(1, int64(4), byte(8), 0x7c00)), "a number that is infinite"},
+			"numbers of no cache's":     {words(1, 3, record(form, 0, 1, 0), record(form, 1, 1, 0), record(form, 2, 1, 0), 0, 1, 0, 0, words(39, int64(4), byte(12)), row), "numbers of type 39"},
+			"a checkpoint of nothing":   {words(whole, running, checkpoint(0, 0, 0, partial)), "a checkpoint of 0 tokens"},
+			"a checkpoint too long":     {words(whole, running, checkpoint(4, 3, 3, partial)), "a checkpoint of 4 tokens"},
+			"a checkpoint elsewhere":    {words(whole, running, checkpoint(2, 2, 2, partial)), "a checkpoint of 2 tokens, positions 2 to 2"},
+			"a checkpoint's content":    {words(whole, running, checkpoint(3, 2, 2, partial)), "a running state of position 1 for 3 tokens"},
+			"a checkpoint's beginning":  {words(whole, running, checkpoint(2, 1, 1, partial[4:])), "a checkpoint that begins with 00000000"},
+			"a checkpoint's end":        {words(whole, running, checkpoint(2, 1, 1, partial[:len(partial)-4])), "ends in the middle"},
+		} {
+			path := filepath.Join(t.TempDir(), "state")
+			if err := os.WriteFile(path, words(head(3), tt.parts), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := VerifyState(path, []int32{0, 0, 0}); err != nil && (tt.want == "" || form == 12 && !strings.Contains(err.Error(), tt.want)) || err == nil && tt.want != "" {
+				t.Errorf("cells of %d bytes, %s: %v; want %q", form, name, err, tt.want)
+			}
+			if tt.want == "" {
+				if _, err := VerifyState(path, []int32{0, 0, 1}); err == nil || !strings.Contains(err.Error(), "token 2 is 0, and the prompt's is 1") {
+					t.Errorf("cells of %d bytes, %s, of another prompt: %v", form, name, err)
+				}
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "state")
+	for _, more := range [][]int{{3}, {0, 3}, {0, 0, 1 << 24}, {-2}} {
+		if err := os.WriteFile(path, words(head(3), cache(record(24, 0, 1, 0), record(24, 1, 1, 0, more...), record(24, 2, 1, 0))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := VerifyState(path, []int32{0, 0, 0}); err == nil {
+			t.Errorf("a cell with %v is taken", more)
 		}
 	}
 }
