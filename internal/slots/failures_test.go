@@ -46,7 +46,7 @@ func TestImportRefuses(t *testing.T) {
 				}, jobs.FailRestore, "holds 400 tokens"},
 				"other prompt": {func(t *testing.T) *engine.StateFile {
 					return b.receive(t, a.export(t, a.prompt(t, 2, 400)))
-				}, jobs.FailRestore, "and the prompt's is"},
+				}, jobs.FailRestore, "is not the prompt's"},
 				"other weights": {func(t *testing.T) *engine.StateFile {
 					return b.receive(t, other.export(t, p))
 				}, jobs.FailFirstToken, "first prediction differs by"},

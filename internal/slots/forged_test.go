@@ -212,7 +212,7 @@ func TestVerifyState(t *testing.T) {
 				t.Errorf("cells of %d bytes, %s: %v; want %q", form, name, err, tt.want)
 			}
 			if tt.want == "" {
-				if _, err := VerifyState(path, []int32{0, 0, 1}); err == nil || !strings.Contains(err.Error(), "token 2 is 0, and the prompt's is 1") {
+				if _, err := VerifyState(path, []int32{0, 0, 1}); err == nil || !strings.Contains(err.Error(), "token 2 is not the prompt's") {
 					t.Errorf("cells of %d bytes, %s, of another prompt: %v", form, name, err)
 				}
 			}
