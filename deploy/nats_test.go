@@ -3,11 +3,14 @@ package deploy
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +150,28 @@ func TestSecurityCanBeSwitchedOn(t *testing.T) {
 	path := "PATH=" + tools + string(os.PathListSeparator) + os.Getenv("PATH")
 	if out, err := run(t.Context(), []string{path}, "nats/secure.sh", keys, "127.0.0.1", "localhost"); err != nil {
 		t.Fatalf("secure.sh: %v\n%s", err, out)
+	}
+
+	for file, want := range map[string]x509.Certificate{
+		"ca.pem":     {KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, IsCA: true, MaxPathLenZero: true},
+		"server.pem": {KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: []string{"localhost"}},
+	} {
+		block, _ := pem.Decode([]byte(read(t, filepath.Join(keys, file))))
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.KeyUsage != want.KeyUsage || c.IsCA != want.IsCA || c.MaxPathLenZero != want.MaxPathLenZero || !c.BasicConstraintsValid ||
+			!slices.Equal(c.ExtKeyUsage, want.ExtKeyUsage) || !slices.Equal(c.DNSNames, want.DNSNames) {
+			t.Errorf("%s is for uses %b and %v, an authority: %t, for %q; want %b and %v, %t, %q", file, c.KeyUsage, c.ExtKeyUsage, c.IsCA, c.DNSNames, want.KeyUsage, want.ExtKeyUsage, want.IsCA, want.DNSNames)
+		}
+		if len(c.SubjectKeyId) == 0 || !c.IsCA && len(c.AuthorityKeyId) == 0 {
+			t.Errorf("%s does not name its key (%x) or the one that signed it (%x)", file, c.SubjectKeyId, c.AuthorityKeyId)
+		}
+	}
+	strict := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", filepath.Join(keys, "ca.pem"), filepath.Join(keys, "server.pem"))
+	if out, err := strict.CombinedOutput(); err != nil {
+		t.Errorf("openssl takes the certificates for wrong: %v\n%s", err, out)
 	}
 
 	// The two files side by side, as in /etc/tandem, with the include switched on.

@@ -29,7 +29,11 @@ func TestPlists(t *testing.T) {
 			if want := strings.TrimSuffix(filepath.Base(file), ".plist"); job["Label"] != want {
 				t.Errorf("Label is %v, want the file's name %s", job["Label"], want)
 			}
-			for key, want := range map[string]any{"KeepAlive": true, "RunAtLoad": true, "UserName": "_tandem", "GroupName": "_tandem", "Umask": 0o077} {
+			role := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(file), ".plist"), "tandem.")
+			user := "_tandem-" + role
+			for key, want := range map[string]any{
+				"KeepAlive": true, "RunAtLoad": true, "UserName": user, "GroupName": user, "Umask": 0o077, "WorkingDirectory": "/var/lib/tandem/" + role,
+			} {
 				if job[key] != want {
 					t.Errorf("%s is %v, want %v", key, job[key], want)
 				}
@@ -42,8 +46,14 @@ func TestPlists(t *testing.T) {
 				t.Errorf("ExitTimeOut is %d s, want at least 60: a drain takes its time", limit)
 			}
 			for _, key := range []string{"StandardOutPath", "StandardErrorPath"} {
-				if path, _ := job[key].(string); !strings.HasPrefix(path, "/var/log/tandem/") {
-					t.Errorf("%s is %q, want a file in /var/log/tandem", key, path)
+				if path, _ := job[key].(string); !strings.HasPrefix(path, "/var/log/tandem/"+role+"/") {
+					t.Errorf("%s is %q, want a file in /var/log/tandem/%s", key, path, role)
+				}
+			}
+			for _, key := range []string{"SoftResourceLimits", "HardResourceLimits"} {
+				limits, _ := job[key].(map[string]any)
+				if core, ok := limits["Core"].(int); !ok || core != 0 {
+					t.Errorf("%s allow core dumps of %v bytes, want 0", key, limits["Core"])
 				}
 			}
 			if runtime.GOOS == "darwin" {

@@ -23,14 +23,14 @@ func TestScriptsSpeakToTheServiceManager(t *testing.T) {
 		{"Darwin", "start.sh", []string{"decode", "gpt-oss"}, []string{
 			"launchctl enable system/tandem.decode.gpt-oss",
 			"launchctl print system/tandem.decode.gpt-oss",
-			"sudo -u _tandem find /var/log/tandem -name decode-gpt-oss.log -size +10M -exec mv -f {} {}.1 ;",
+			"sudo -u _tandem-decode find /var/log/tandem/decode -name decode-gpt-oss.log -size +10M -exec mv -f {} {}.1 ;",
 			"launchctl bootstrap system /Library/LaunchDaemons/tandem.decode.gpt-oss.plist",
 		}},
 		{"Darwin", "stop.sh", []string{"nats"}, []string{
 			"launchctl disable system/tandem.nats",
 			"launchctl print system/tandem.nats", // says that it is not loaded
 		}},
-		{"Darwin", "logs.sh", []string{"decode", "gpt-oss"}, []string{"sudo -u _tandem tail -n 100 -F /var/log/tandem/decode-gpt-oss.log"}},
+		{"Darwin", "logs.sh", []string{"decode", "gpt-oss"}, []string{"sudo -u _tandem-decode tail -n 100 -F /var/log/tandem/decode/decode-gpt-oss.log"}},
 	} {
 		t.Run(tt.system+" "+tt.script, func(t *testing.T) {
 			env, calls := standIns(t, tt.system)
@@ -59,7 +59,7 @@ func TestScriptsRefuseUnknownServices(t *testing.T) {
 	}
 }
 
-// TestRootLeavesTheServicesFoldersToThem: what lies below /var/lib/tandem may be links by the time root comes to it.
+// TestRootLeavesTheServicesFoldersToThem: what lies in a service's folder may be links by the time root comes to it.
 func TestRootLeavesTheServicesFoldersToThem(t *testing.T) {
 	folder, store := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(filepath.Join(folder, "deploy"), os.DirFS(".")); err != nil {
@@ -85,9 +85,9 @@ func TestRootLeavesTheServicesFoldersToThem(t *testing.T) {
 		}
 		below := 0
 		for line := range strings.Lines(read(t, calls)) {
-			if strings.Contains(line, "/var/lib/tandem/") {
+			if strings.Contains(line, "/var/lib/tandem/nats") && line != "install -d -m 0700 -o tandem-nats -g tandem-nats /var/lib/tandem/nats\n" {
 				below++
-				if !strings.HasPrefix(line, "runuser -u tandem -- ") {
+				if !strings.HasPrefix(line, "runuser -u tandem-nats -- ") {
 					t.Errorf("%s has root do %s", script, line)
 				}
 			}
@@ -133,7 +133,7 @@ func standIns(t *testing.T, system string) (env []string, calls string) {
 	calls = filepath.Join(folder, "calls")
 	record := `echo "$(basename "$0") $*" >>` + calls + "\n"
 	commands := map[string]string{"uname": "echo " + system, "id": "echo 0", "ls": "echo drwxr-xr-x 1 0 0", "launchctl": record + `[ "$1" != print ]`}
-	for _, name := range []string{"systemctl", "journalctl", "curl", "find", "tail", "sudo", "runuser", "install", "mkdir", "mktemp", "mv", "rmdir", "chown", "useradd"} {
+	for _, name := range []string{"systemctl", "journalctl", "curl", "find", "tail", "sudo", "runuser", "install", "mkdir", "mktemp", "mv", "rm", "rmdir", "chown", "chmod", "useradd"} {
 		commands[name] = record
 	}
 	for name, script := range commands {

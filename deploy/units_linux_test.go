@@ -6,7 +6,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -28,9 +30,16 @@ func TestUnits(t *testing.T) {
 	if err != nil || len(units) != 3 {
 		t.Fatalf("found units %v, want 3 (%v)", units, err)
 	}
+	shared := read(t, "systemd/tandem-.service.d/hardening.conf")
 	for _, unit := range units {
 		name := filepath.Base(unit)
 		t.Run(name, func(t *testing.T) {
+			role := strings.Trim(strings.TrimPrefix(strings.TrimSuffix(name, ".service"), "tandem-"), "@")
+			for _, want := range []string{"User=tandem-" + role, "Group=tandem-" + role, "StateDirectory=tandem/" + role, "StateDirectoryMode=0700", "LimitCORE=0"} {
+				if !slices.Contains(strings.Split(shared+read(t, unit), "\n"), want) {
+					t.Errorf("it has no %s", want)
+				}
+			}
 			installed := regexp.MustCompile(`/usr/local/bin/[a-z-]+`).FindString(read(t, unit))
 			rewrite(t, unit, unit, installed, "/bin/true") // what make build and install.sh put there
 			if out := analyze(t, folder, "verify", unit); out != "" {

@@ -13,6 +13,7 @@ if [ $# -lt 1 ] || [ $# -gt 2 ]; then
 fi
 file=$1
 store=${2:-/var/lib/tandem/nats}
+service nats # whose files they are
 [ -d "$store/jetstream" ] || { echo "backup: $store holds no JetStream store (no folder jetstream in it)" >&2; exit 1; }
 [ ! -e "$file" ] || { echo "backup: $file exists: name a new file" >&2; exit 1; }
 

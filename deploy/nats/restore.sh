@@ -11,6 +11,7 @@ if [ $# -lt 1 ] || [ $# -gt 2 ]; then
 fi
 file=$1
 store=${2:-/var/lib/tandem/nats}
+service nats # whose files they are
 
 # All is checked before anything is moved.
 entries=$(tar -tzf "$file") || { echo "restore: $file is not whole" >&2; exit 1; }

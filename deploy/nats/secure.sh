@@ -20,18 +20,34 @@ for address in "$@"; do
   names=$names,$kind:$address
 done
 
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Tandem CA" \
-  -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign \
-  -keyout "$out/ca-key.pem" -out "$out/ca.pem" 2>/dev/null
-openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=Tandem NATS" \
-  -keyout "$out/server-key.pem" -out "$out/server.csr" 2>/dev/null
-printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth\n' "${names#,}" >"$out/server.ext"
+# The whole of what openssl is to write: what it adds by itself depends on its version and on the machine's openssl.cnf, and clients
+# that go by the letter of RFC 5280 refuse certificates that say too little, or the same thing twice.
+cat >"$out/openssl.cnf" <<END
+[req]
+distinguished_name = name
+[name]
+[ca]
+basicConstraints = critical, CA:TRUE, pathlen:0
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+[server]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid:always
+subjectAltName = ${names#,}
+END
+export OPENSSL_CONF=$out/openssl.cnf
+key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -pkeyopt ec_param_enc:named_curve -nodes)
+openssl req -x509 "${key[@]}" -days 3650 -subj "/CN=Tandem CA" -extensions ca -keyout "$out/ca-key.pem" -out "$out/ca.pem" 2>/dev/null
+openssl req "${key[@]}" -subj "/CN=Tandem NATS" -keyout "$out/server-key.pem" -out "$out/server.csr" 2>/dev/null
 openssl x509 -req -in "$out/server.csr" -CA "$out/ca.pem" -CAkey "$out/ca-key.pem" -CAcreateserial -days 825 \
-  -extfile "$out/server.ext" -out "$out/server.pem" 2>/dev/null
-rm -f "$out/server.csr" "$out/server.ext" "$out/ca.srl"
+  -extfile "$OPENSSL_CONF" -extensions server -out "$out/server.pem" 2>/dev/null
+rm -f "$out/server.csr" "$out/openssl.cnf" "$out/ca.srl"
 
 for party in worker grader; do
-  nk -gen user >"$out/$party.nk"
+  printf %s "$(nk -gen user)" >"$out/$party.nk" # the client for JavaScript takes no line's end for a part of a key
 done
 sed -e "s/WORKER_PUBLIC_KEY/$(nk -inkey "$out/worker.nk" -pubout)/" \
   -e "s/GRADER_PUBLIC_KEY/$(nk -inkey "$out/grader.nk" -pubout)/" "$here/security.conf" >"$out/security.conf"

@@ -4,5 +4,5 @@
 service "$@"
 case $system in
   Linux) exec journalctl --unit "$unit" --lines 100 --follow --output cat ;;
-  Darwin) as_service tail -n 100 -F "/var/log/tandem/$id.log" ;;
+  Darwin) as_service tail -n 100 -F "/var/log/tandem/$1/$id.log" ;;
 esac

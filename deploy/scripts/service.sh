@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the scripts beside this one share: which service is meant, and how this machine's service manager is spoken to.
-# Sourced, not run. After `service "$@"`: $id is the service's name in files (prefill-qwen3-coder, or nats) and $unit its name
-# for systemd or launchd.
+# Sourced, not run. After `service "$@"`: $id is the service's name in files (prefill-qwen3-coder, or nats), $unit its name
+# for systemd or launchd, and $user the user that it runs as.
 # shellcheck disable=SC2034 # what is set here is used there
 set -euo pipefail
 umask 022 # whatever root's is: what is installed is for all to read and for root to write
@@ -21,8 +21,14 @@ service() {
     *) usage "the first argument must be prefill, decode or nats" ;;
   esac
   case $system in
-    Linux) if [ "$role" = nats ]; then unit=tandem-nats.service; else unit=tandem-$role@$name.service; fi ;;
-    Darwin) if [ "$role" = nats ]; then unit=tandem.nats; else unit=tandem.$role.$name; fi ;;
+    Linux)
+      user=tandem-$role
+      if [ "$role" = nats ]; then unit=tandem-nats.service; else unit=tandem-$role@$name.service; fi
+      ;;
+    Darwin)
+      user=_tandem-$role
+      if [ "$role" = nats ]; then unit=tandem.nats; else unit=tandem.$role.$name; fi
+      ;;
     *) fail "$system is neither Linux nor macOS" ;;
   esac
 }
@@ -41,13 +47,13 @@ fail() {
 
 as_root() { [ "$(id -u)" -eq 0 ] || fail "must run as root: sudo $0 $*"; }
 
-# as_service runs a command as the user that the services run as. What lies in that user's folders is for it alone to move and
+# as_service runs a command as the user that the service runs as. What lies in that user's folders is for it alone to move and
 # make: a name in there may be a link by the time root comes to it.
 as_service() (
   cd /
   case $system in
-    Linux) exec runuser -u tandem -- "$@" ;;
-    Darwin) exec sudo -u _tandem "$@" ;;
+    Linux) exec runuser -u "$user" -- "$@" ;;
+    Darwin) exec sudo -u "$user" "$@" ;;
   esac
 )
 

@@ -9,7 +9,7 @@ case $system in
     launchctl enable "system/$unit"
     if ! launchctl print "system/$unit" >/dev/null 2>&1; then
       # launchd cannot rotate a log, and nobody else can while it is open.
-      as_service find /var/log/tandem -name "$id.log" -size +10M -exec mv -f {} {}.1 \;
+      as_service find "/var/log/tandem/$1" -name "$id.log" -size +10M -exec mv -f {} {}.1 \;
       launchctl bootstrap system "$(plist)"
     fi
     ;;

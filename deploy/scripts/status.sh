@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says whether one service of this machine runs, and what a worker says of itself: sudo status.sh prefill qwen3-coder, or: status.sh nats
+# Says whether one service of this machine runs, and what a worker says of itself: sudo status.sh prefill qwen3-coder, or: sudo status.sh nats
 # All machines at once: submitter status; whether NATS answers: submitter doctor.
 . "$(dirname "$0")/service.sh"
 service "$@"

@@ -17,6 +17,9 @@ const (
 // HeaderReplyTo names an inbox (under _INBOX.) that gets a copy of the job's result.
 const HeaderReplyTo = "Tandem-Reply-To"
 
+// HeaderUser names the user of a dead letter, as one token; it has none if the user is not known.
+const HeaderUser = "Tandem-User"
+
 // JobSubject is where a job waits for decode or fallback: jobs.<stage>.<model>.<class>.<job>.
 func JobSubject(stage Stage, model string, class Class, jobID string) string {
 	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + "." + jobID

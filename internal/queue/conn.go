@@ -72,6 +72,7 @@ type Conn struct {
 	log      *slog.Logger
 	timing   Timing
 	replicas int
+	letters  letterBound
 	denied   atomic.Pointer[denial] // the last refused permission
 	opened   sync.Map               // name → jetstream.Stream, so that a read is one round trip
 }
@@ -106,7 +107,7 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled(), replicas: cmp.Or(cfg.Replicas, 1)}
+	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled(), replicas: cmp.Or(cfg.Replicas, 1), letters: defaultLetters()}
 	if c.replicas != 1 && c.replicas != 3 && c.replicas != 5 {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "replicas is %d; want 1, 3 or 5: an even number bears no more failures than the one below", cfg.Replicas)
 	}

@@ -41,7 +41,7 @@ type setting[C any] struct {
 	value       func(C) string
 }
 
-// streamSettings are the settings that matter. Replicas and placement are the operator's.
+// streamSettings are the settings that matter. Replicas and placement are the operator's, and so are other limits, see [streamDrift].
 func streamSettings() []setting[jetstream.StreamConfig] {
 	type cfg = jetstream.StreamConfig
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
@@ -123,8 +123,14 @@ func differences[C any](settings []setting[C], have, want C) (drifts []Drift, ed
 	return drifts, edit
 }
 
-// streamDrift is nil or a *DriftError.
+// streamDrift is nil or a *DriftError. How much a stream may hold is the operator's choice; that there is a limit, where one is wanted, is not.
 func streamDrift(have, want jetstream.StreamConfig) error {
+	if have.MaxMsgs > 0 {
+		want.MaxMsgs = have.MaxMsgs
+	}
+	if have.MaxBytes > 0 {
+		want.MaxBytes = have.MaxBytes
+	}
 	drifts, edit := differences(streamSettings(), have, want)
 	if len(drifts) == 0 {
 		return nil

@@ -135,7 +135,7 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 }
 
 // Bury puts a job into the dead-letter stream, unless it is there already, and repeats that until the
-// server has confirmed it or ctx ends.
+// server has confirmed it or ctx ends. Of a user who has too many letters the oldest go.
 func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) error {
 	d.V, d.Stage = jobs.Version, stage
 	d.User, d.Batch = cmp.Or(d.User, d.Job.User), cmp.Or(d.Batch, d.Job.Batch)
@@ -157,8 +157,11 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 	if err := enc.Encode(d); err != nil {
 		return fmt.Errorf("encode dead letter: %w", err)
 	}
-	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, jobID), Data: data.Bytes()}
-	return c.persist(ctx, "publish dead letter", func(ctx context.Context) error {
+	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, jobID), Data: data.Bytes(), Header: nats.Header{}}
+	if d.User != "" {
+		msg.Header.Set(jobs.HeaderUser, jobs.EncodeToken(d.User))
+	}
+	err := c.persist(ctx, "publish dead letter", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
 		if err == nil || !refused(err) {
 			return err
@@ -168,6 +171,13 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	if err := try(ctx, func(ctx context.Context) error { return c.boundLetters(ctx, d.User) }); err != nil {
+		c.log.Warn("bound the dead letters of a user; the next one tries again", "error", err)
+	}
+	return nil
 }
 
 // withoutSecrets blanks the address and the token of a KV state in a record that could not be read as a hand-over, which

@@ -17,6 +17,7 @@ import (
 type reader struct {
 	c              *Conn
 	stream, filter string
+	headersOnly    bool // messages come without their data
 
 	seq        uint64 // in the stream, of the last message read
 	delivered  uint64 // by the consumer: a gap means that a message was lost on the way
@@ -127,7 +128,7 @@ func (r *reader) open(ctx context.Context) (err error) {
 	r.delivered, r.reconnects = 0, r.c.nc.Stats().Reconnects
 	r.consumer, err = r.c.js.CreateConsumer(ctx, r.stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.seq + 1,
-		FilterSubject: r.filter, AckPolicy: jetstream.AckNonePolicy,
+		FilterSubject: r.filter, HeadersOnly: r.headersOnly, AckPolicy: jetstream.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerIdle,
 	})
 	if err != nil {

@@ -23,11 +23,17 @@ const (
 	BucketHandbacks = "handbacks" // by job id: deliveries handed back without blame
 )
 
-// The limits of the streams. A hop must never be refused, or prefill could not acknowledge, so only
-// the intake has a limit on how much it holds.
+// The limits of the streams, so that none takes the room of another. NATS reserves these bytes of its disk, 6 GiB in all. Each is a
+// default that the operator may change. A stream that is full refuses more, but for the dead letters, of which the oldest go: without
+// room in the relay prefill waits, and without room for results all workers do.
 const (
 	intakeMessages = 20_000
 	intakeBytes    = 2 << 30
+	relayBytes     = 1 << 30
+	resultsBytes   = 2 << 30
+	lettersBytes   = 1 << 30
+	workersBytes   = 32 << 20
+	handbacksBytes = 128 << 20
 	dedupeWindow   = 24 * time.Hour
 	keepResults    = 7 * 24 * time.Hour
 	keepLetters    = 30 * 24 * time.Hour
@@ -36,40 +42,40 @@ const (
 
 // streams is the one table of what must exist on the server. A bucket is a stream, too.
 func streams(t Timing) []jetstream.StreamConfig {
-	work := func(name string, subjects ...string) jetstream.StreamConfig {
+	work := func(name string, bytes int64, subjects ...string) jetstream.StreamConfig {
 		return jetstream.StreamConfig{
-			Name: name, Subjects: subjects, Retention: jetstream.WorkQueuePolicy, Duplicates: dedupeWindow,
+			Name: name, Subjects: subjects, MaxBytes: bytes, Retention: jetstream.WorkQueuePolicy, Duplicates: dedupeWindow,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 		}
 	}
-	bucket := func(name string, ttl time.Duration) jetstream.StreamConfig {
+	bucket := func(name string, bytes int64, ttl time.Duration) jetstream.StreamConfig {
 		return jetstream.StreamConfig{
 			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"}, MaxAge: ttl, Duplicates: min(ttl, 2*time.Minute),
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true,
+			MaxMsgsPerSubject: 1, MaxBytes: bytes, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true,
 		}
 	}
 
-	intake := work(StreamIntake, jobs.SubjectIntake)
-	intake.MaxMsgs, intake.MaxBytes = intakeMessages, intakeBytes
+	intake := work(StreamIntake, intakeBytes, jobs.SubjectIntake)
+	intake.MaxMsgs = intakeMessages
 	all := []jetstream.StreamConfig{
 		intake,
-		work(StreamRelay, jobs.SubjectDecode, jobs.SubjectFall),
+		work(StreamRelay, relayBytes, jobs.SubjectDecode, jobs.SubjectFall),
 		{
-			Name: StreamResults, Subjects: []string{jobs.SubjectResults}, MaxAge: keepResults, Duplicates: 2 * time.Minute,
+			Name: StreamResults, Subjects: []string{jobs.SubjectResults}, MaxBytes: resultsBytes, MaxAge: keepResults, Duplicates: 2 * time.Minute,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 		},
-		{Name: StreamDLQ, Subjects: []string{jobs.SubjectDLQ}, MaxAge: keepLetters, Duplicates: 2 * time.Minute, MaxMsgsPerSubject: 1},
-		bucket(BucketWorkers, t.PresenceTTL),
-		bucket(BucketHandbacks, keepHandbacks),
+		{
+			Name: StreamDLQ, Subjects: []string{jobs.SubjectDLQ}, MaxBytes: lettersBytes, MaxAge: keepLetters, Duplicates: 2 * time.Minute,
+			MaxMsgsPerSubject: 1,
+		},
+		bucket(BucketWorkers, workersBytes, t.PresenceTTL),
+		bucket(BucketHandbacks, handbacksBytes, keepHandbacks),
 	}
 	for i := range all { // what they have in common, and the server's defaults spelt out so that they compare
 		c := &all[i]
 		c.Storage, c.AllowDirect, c.Replicas, c.MaxConsumers, c.MaxMsgSize = jetstream.FileStorage, true, 1, -1, -1
 		if c.MaxMsgs == 0 {
 			c.MaxMsgs = -1
-		}
-		if c.MaxBytes == 0 {
-			c.MaxBytes = -1
 		}
 	}
 	return all
@@ -96,7 +102,8 @@ func consumer(t Timing, role jobs.Stage, model string, class jobs.Class) (stream
 }
 
 // EnsureStreams creates the streams and buckets that are missing, with the replicas of [Config]. One that exists with another
-// configuration is left alone and reported as a [*DriftError]; several are joined. How many replicas it has is the operator's choice.
+// configuration is left alone and reported as a [*DriftError]; several are joined. How many replicas it has, and how many messages and
+// bytes it may hold, is the operator's choice, as long as there is a limit where this program sets one.
 // It waits some seconds for a cluster that is electing a leader.
 func (c *Conn) EnsureStreams(ctx context.Context) error {
 	return whileAbsent(ctx, absentLimit, func() error { return c.ensureStreams(ctx) })

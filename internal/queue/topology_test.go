@@ -55,10 +55,10 @@ func TestEnsureTwiceAndAtOnce(t *testing.T) {
 	}
 }
 
-// The intake reserves 2 GiB. A server with room for one is not asked for a second, by whoever comes later or at the same time.
+// The streams reserve a good 6 GiB. A server with room for one set is not asked for a second, by whoever comes later or at the same time.
 func TestEnsureOnSmallServer(t *testing.T) {
 	t.Parallel()
-	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{MaxStore: 3 << 30}), timing: lively()}
+	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{MaxStore: 7 << 30}), timing: lively()}
 	var all sync.WaitGroup
 	for range 6 {
 		c := r.connect()
@@ -74,6 +74,32 @@ func TestEnsureOnSmallServer(t *testing.T) {
 	}
 }
 
+// Streams whose limits the operator has changed are taken as they are, and by a server whose disk has less room by then.
+func TestLimitsAreTheOperators(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{Dir: dir, MaxStore: 7 << 30}), timing: lively()}
+	r.Conn = r.connect()
+	if err := r.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range streams(r.timing) {
+		want.MaxBytes, want.MaxMsgs = want.MaxBytes/2, 1000
+		if _, err := r.js.UpdateStream(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.server.Stop()
+	r.server = natstest.Start(t, natsembed.Options{Dir: dir, MaxStore: 1 << 30})
+	r.Conn = r.connect()
+	if err := r.EnsureStreams(t.Context()); err != nil {
+		t.Errorf("EnsureStreams: %v", err)
+	}
+	if s, err := r.js.Stream(t.Context(), StreamResults); err != nil || s.CachedInfo().Config.MaxBytes != resultsBytes/2 {
+		t.Errorf("results may have %d bytes, %v; want the operator's %d", s.CachedInfo().Config.MaxBytes, err, resultsBytes/2)
+	}
+}
+
 // Each drift is reported with its field and a remedy, and the remedy is true: what it says can be
 // edited the server does edit, and what it says must be removed the server refuses to edit.
 func TestStreamDrift(t *testing.T) {
@@ -84,8 +110,12 @@ func TestStreamDrift(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		remedy string
 	}{
-		{StreamIntake, "max_msgs", func(c *jetstream.StreamConfig) { c.MaxMsgs = 5 }, "nats stream edit INTAKE --max-msgs=20000"},
-		{StreamIntake, "max_bytes", func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "--max-bytes=2147483648"},
+		{StreamIntake, "max_msgs", func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 }, "nats stream edit INTAKE --max-msgs=20000"},
+		{StreamIntake, "max_bytes", func(c *jetstream.StreamConfig) { c.MaxBytes = -1 }, "--max-bytes=2147483648"},
+		{StreamRelay, "max_bytes", func(c *jetstream.StreamConfig) { c.MaxBytes = -1 }, "--max-bytes=1073741824"},
+		{StreamResults, "max_bytes", func(c *jetstream.StreamConfig) { c.MaxBytes = -1 }, "--max-bytes=2147483648"},
+		{StreamDLQ, "max_bytes", func(c *jetstream.StreamConfig) { c.MaxBytes = -1 }, "--max-bytes=1073741824"},
+		{"KV_handbacks", "max_bytes", func(c *jetstream.StreamConfig) { c.MaxBytes = -1 }, "--max-bytes=134217728"},
 		{StreamIntake, "retention", func(c *jetstream.StreamConfig) { c.Retention = jetstream.LimitsPolicy }, "nats stream rm INTAKE"},
 		{StreamIntake, "discard_new_per_subject", func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = false }, "--discard-per-subject"},
 		{StreamIntake, "duplicate_window", func(c *jetstream.StreamConfig) { c.Duplicates = time.Minute }, "--dupe-window=24h0m0s"},

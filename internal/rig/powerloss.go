@@ -13,8 +13,8 @@ import (
 	"tandem/internal/rig/power"
 )
 
-// diskBytes is the size of the disk that NATS' store is on when it is to lose power: the intake reserves 2 GiB of it, and nearly none is used.
-const diskBytes = 4 << 30
+// diskBytes is the size of the disk that NATS' store is on when it is to lose power: the streams reserve a good 6 GiB of it, and nearly none is used.
+const diskBytes = 12 << 30
 
 // newDisk puts the store of NATS on a disk of its own. The store's folder is a link to wherever that is mounted.
 func (s *System) newDisk(ctx context.Context) error {

@@ -37,7 +37,7 @@ func diskScenarios() []Scenario {
 
 // withDisk has a scenario played with a small disk of its own, if there can be any here.
 func withDisk(play func(ctx context.Context, o Options, d *disk) (check.Verdict, error)) func(context.Context, string, *host.Programs, func(string, ...any)) (check.Verdict, error) {
-	const size = 8 << 30 // of which nothing is written: NATS reserves 2 GiB for the intake, and takes a share of what is free for its limit
+	const size = 16 << 30 // of which nothing is written: NATS reserves a good 6 GiB for the streams, and takes a share of what is free for its limit
 	return func(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (v check.Verdict, err error) {
 		if err := power.Possible(); err != nil {
 			return v, fmt.Errorf("%w: %w", ErrNotRun, err)

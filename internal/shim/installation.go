@@ -104,7 +104,7 @@ func DefaultFolders(root bool) (slotDir, runDir string, err error) {
 	return filepath.Join(base, "slots"), filepath.Join(base, "run"), nil
 }
 
-// systemFolder is not below /var/lib/tandem, which only Tandem's own user may enter.
+// systemFolder is not below /var/lib/tandem, where each folder is for one service alone.
 const systemFolder = "/var/lib/tandem-ollama"
 
 // DefaultRunDir is where a worker looks for records: where root's install puts them, if that was done, else

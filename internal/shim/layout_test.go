@@ -239,3 +239,17 @@ func savesSlots(t *testing.T, runDir, slotDir string) {
 	}
 	must(t, os.Remove(state))
 }
+
+// TestOllamaHasNoKey holds docs/OPERATIONS.md to what it says: a server inside that asks for a key locks out Ollama itself. Once this
+// fails, the shim can add one.
+func TestOllamaHasNoKey(t *testing.T) {
+	t.Setenv("LLAMA_API_KEY", "key") // which Ollama hands on to its server
+	url, _ := serve(t, fakes(t)[0].command, models(t))
+	body := fmt.Sprintf(`{"model": %q, "prompt": "x", "stream": false, "options": {"num_predict": 1, "num_thread": 1}}`, modelName)
+	resp, err := http.Post(url+"/api/generate", "application/json", strings.NewReader(body))
+	must(t, err)
+	defer resp.Body.Close()
+	if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode < 400 || !strings.Contains(string(answer), "API Key") {
+		t.Errorf("Ollama answers %s, %s, %v; want that it lacks the key", resp.Status, answer, err)
+	}
+}

@@ -54,6 +54,19 @@ type fault struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
+// nearlyFull says what to do about a stream that is.
+func nearlyFull(stream string) string {
+	switch stream {
+	case queue.StreamResults:
+		return "purge batches that are done: submitter purge --batch NAME; at its limit no job can end"
+	case queue.StreamDLQ:
+		return "look at them, then drop or replay them: submitter dlq list; at its limit the oldest are dropped"
+	case queue.StreamRelay:
+		return "wait, or start more decode workers; at its limit prefill waits"
+	}
+	return "wait, or start more workers; at its limit it takes no more jobs"
+}
+
 // faultsOf lists what is wrong. Dead letters are jobs' ends, not faults of the installation.
 func faultsOf(o *queue.Overview) []fault {
 	faults := []fault{}
@@ -65,7 +78,7 @@ func faultsOf(o *queue.Overview) []fault {
 		case st.Drift != "":
 			add(st.Drift, "")
 		case st.MaxMessages > 0 && st.Messages*10 >= uint64(st.MaxMessages)*9, st.MaxBytes > 0 && st.Bytes*10 >= uint64(st.MaxBytes)*9:
-			add(fmt.Sprintf("stream %s is nearly full: %d messages, %s", st.Name, st.Messages, size(st.Bytes)), "wait, or start more workers; at its limit it takes no more jobs")
+			add(fmt.Sprintf("stream %s is nearly full: %d messages, %s", st.Name, st.Messages, size(st.Bytes)), nearlyFull(st.Name))
 		}
 	}
 	if len(o.Models) == 0 {
