@@ -60,7 +60,7 @@ var arrows = []arrow{
 	{"internal/grader/notebook", []string{"internal/jobs"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{"internal/jobs"}, nil, "finding submissions knows no notebooks"},
 	{"internal/grader/rubric", []string{"internal/jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
-	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
+	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
 	{"internal/tally", []string{"internal/jobs"}, nil, "adds up results"},
 	{"internal/inert", nil, nil, "making text harmless needs the standard library only"},
 

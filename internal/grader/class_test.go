@@ -48,6 +48,7 @@ type cell struct {
 	markdown bool
 	source   string
 	shown    string
+	failed   string // the message of an error that it ended in
 	count    int
 }
 
@@ -76,6 +77,9 @@ func notebookFile(t testing.TB, language string, cells ...cell) []byte {
 			count = c.count
 			if c.shown != "" {
 				shown = append(shown, m{"output_type": "execute_result", "execution_count": c.count, "metadata": m{}, "data": m{"text/plain": c.shown}})
+			}
+			if c.failed != "" {
+				shown = append(shown, m{"output_type": "error", "ename": "ValueError", "evalue": c.failed, "traceback": []string{c.failed}})
 			}
 		}
 		list = append(list, m{"cell_type": "code", "id": fmt.Sprint("c", i), "metadata": m{}, "source": c.source, "execution_count": count, "outputs": shown})

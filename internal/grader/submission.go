@@ -102,10 +102,12 @@ func (g *Grading) examine(s *submission, masks *ask.Masks) error {
 		return nil
 	}
 	if s.problem = guarded(func() {
+		mask := masks.Of(nb, g.names(s))
+		hideMessages(nb, mask)
 		s.layer1 = check.Run(nb, g.a.template, g.a.Rubric)
 		s.layer2 = outputs.Compare(nb, g.a.solution, g.a.Rubric)
-		s.flags = ask.Flags(nb)
-		s.hideNames(masks.Of(g.names(s)))
+		s.flags = ask.Flags(nb, mask)
+		s.hideNames(mask)
 	}); s.problem != nil {
 		return nil
 	}
@@ -149,12 +151,19 @@ func (g *Grading) names(s *submission) []string {
 	return slices.DeleteFunc([]string{who.Name, who.LMSID}, func(name string) bool { return name == "" })
 }
 
-// hideNames takes the student's names out of all that findings quote of the notebook, since reports bear pseudonyms.
-func (s *submission) hideNames(mask func(string) string) {
-	for i := range s.layer1.Errors {
-		e := &s.layer1.Errors[i]
-		e.Name, e.Value = mask(e.Name), mask(e.Value)
+// hideMessages takes the student's names out of what findings quote of a notebook and do not compare, before they shorten it: half a name is not known.
+func hideMessages(nb *notebook.Notebook, mask func(string) string) {
+	nb.Kernel = mask(nb.Kernel)
+	for i := range nb.Cells {
+		for j := range nb.Cells[i].Outputs {
+			o := &nb.Cells[i].Outputs[j]
+			o.ErrorName, o.ErrorValue = mask(o.ErrorName), mask(o.ErrorValue)
+		}
 	}
+}
+
+// hideNames takes them out of all else that findings quote, since reports bear pseudonyms.
+func (s *submission) hideNames(mask func(string) string) {
 	for i := range s.layer2.Comparisons {
 		c := &s.layer2.Comparisons[i]
 		c.Note = mask(c.Note)
@@ -162,9 +171,6 @@ func (s *submission) hideNames(mask func(string) string) {
 			d := &c.Differences[j]
 			d.Where, d.Got = mask(d.Where), mask(d.Got)
 		}
-	}
-	for i := range s.flags {
-		s.flags[i].Quote = mask(s.flags[i].Quote)
 	}
 }
 

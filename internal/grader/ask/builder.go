@@ -125,7 +125,7 @@ func (b *Builder) Prompt(kind rubric.Judge, s Subject) (*Prompt, error) {
 	if m == nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "judge is %.40q; want %s or %s", kind, rubric.JudgeCode, rubric.JudgeFeedback)
 	}
-	masks := newMasker(s.Mask, b.masks.common)
+	masks := b.masks.of(s.Notebook, s.Mask)
 	clean := func(kind notebook.Kind, text string) string {
 		return safe(masks.mask(kind, lineEnds.Replace(visible(text))))
 	}

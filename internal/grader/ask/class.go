@@ -80,7 +80,7 @@ func newClass(a Assignment, kind rubric.Judge, f *form) *class {
 	c.Template = shared(a.Template)
 	c.Solution = shared(a.Solution)
 	if a.Solution != nil {
-		c.Language = languageName(a.Solution)
+		c.Language = languageName(a.Solution.Language, a.Solution.Kernel)
 	}
 	return c
 }

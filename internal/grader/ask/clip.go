@@ -13,17 +13,24 @@ type clipped struct {
 	left       int // bytes that are missing between them
 }
 
-// clip makes a text safe, by a function that may change its length, and no longer than about so many bytes: the middle goes. What is left out is not made safe first, so that a text of any size costs no
-// more than what is shown of it.
+// clip makes a text safe, by a function that may change its length, and no longer than about so many bytes: the middle goes. What is left out is not made safe first, so that a text of any size costs
+// little more than what is shown of it; but for what stands next to it, so that no name is cut before it is found.
 func clip(text string, limit int, clean func(string) string) clipped {
 	if len(text) <= limit {
 		text = clean(text)
 		middle := boundary(text, len(text)/2)
 		return clipped{head: text[:middle], tail: text[middle:]}
 	}
-	head, tail := boundary(text, limit/2), after(text, len(text)-limit/2)
-	return clipped{head: clean(text[:head]), tail: clean(text[tail:]), left: tail - head}
+	half := limit / 2
+	more := min(len(text), half+margin)
+	head, tail := clean(text[:boundary(text, more)]), clean(text[after(text, len(text)-more):])
+	head = head[:boundary(head, max(0, min(half, len(head)-more+half)))]
+	tail = tail[after(tail, min(len(tail), max(len(tail)-half, more-half))):]
+	return clipped{head: head, tail: tail, left: len(text) - len(head) - len(tail)}
 }
+
+// margin is how many bytes of what is left out are made safe.
+const margin = 200
 
 // cut returns the text with at most limit bytes, and how many bytes that took from it. What would not be shorter with a mark in it stays.
 func (c clipped) cut(limit int) (text string, taken int) {

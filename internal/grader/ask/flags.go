@@ -34,8 +34,8 @@ const (
 )
 
 // Flags looks for them in sources and outputs, including what a reader does not see: HTML comments, zero-width and bidirectional characters. Of each kind a cell has one flag at most, the first; a notebook
-// has 20. What is quoted has its control and hidden characters made visible.
-func Flags(nb *notebook.Notebook) []Flag {
+// has 20. What is quoted was masked, and has its control and hidden characters made visible.
+func Flags(nb *notebook.Notebook, mask func(string) string) []Flag {
 	var flags []Flag
 	for i := range nb.Cells {
 		c := &nb.Cells[i]
@@ -44,7 +44,7 @@ func Flags(nb *notebook.Notebook) []Flag {
 			for _, f := range suspects(text, source && c.Kind != notebook.Code) {
 				if !found[f.kind] && len(flags) < maxFlags {
 					found[f.kind] = true
-					flags = append(flags, Flag{Cell: c.Number, Kind: f.kind, Quote: f.quote()})
+					flags = append(flags, Flag{Cell: c.Number, Kind: f.kind, Quote: f.quote(mask)})
 				}
 			}
 		}
@@ -160,14 +160,14 @@ const softHyphen = '\u00ad'
 func asciiLetter(r rune) bool { return r < 0x80 && unicode.IsLetter(r) }
 
 // quote is the text around a place, on one line, with everything in it made visible.
-func (s *suspect) quote() string {
+func (s *suspect) quote(mask func(string) string) string {
 	from, to := s.from, s.to
 	room := maxFlagQuote
-	middle := []rune(s.text[from:boundary(s.text, min(to, from+4*maxFlagQuote))])
-	before, behind := []rune(s.text[after(s.text, max(0, from-4*maxFlagQuote)):from]), []rune(s.text[to:boundary(s.text, min(len(s.text), to+4*maxFlagQuote))])
+	middle := []rune(mask(s.text[from:boundary(s.text, min(to, from+4*maxFlagQuote))]))
+	before, behind := []rune(mask(s.text[after(s.text, max(0, from-4*maxFlagQuote)):from])), []rune(mask(s.text[to:boundary(s.text, min(len(s.text), to+4*maxFlagQuote))]))
 	side := max(0, room-len(middle)) / 2
 	around := string(before[max(0, len(before)-side):]) + string(middle) + string(behind[:min(len(behind), side)])
-	shown := []rune(strings.Join(strings.Fields(inert.Text(showHidden(around))), " "))
+	shown := []rune(strings.Join(strings.Fields(inert.Text(showHidden(mask(around)))), " "))
 	return string(shown[:min(len(shown), room)])
 }
 

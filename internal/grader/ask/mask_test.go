@@ -9,7 +9,7 @@ import (
 func TestMask(t *testing.T) {
 	common := map[string]bool{}
 	addWords(common, "unit_price orders region Garden")
-	m := newMasker([]string{"Ada Lovelace", "Mu\u0308ller-Price, Jo", "Lovelace, Ada", "orders", "48291377", "kim"}, common)
+	m := (&Masks{common}).of(nil, []string{"Ada Lovelace", "Mu\u0308ller-Price, Jo", "Lovelace, Ada", "orders", "48291377", "kim"})
 	const md, code, out = notebook.Markdown, notebook.Code, notebook.Kind("")
 	for _, tt := range []struct {
 		kind     notebook.Kind
@@ -19,7 +19,7 @@ func TestMask(t *testing.T) {
 		{md, "Lovelace says", "[student] says"},
 		{md, "adalovelacey stays, and lovelace in lower case, too", "adalovelacey stays, and lovelace in lower case, too"},
 		{code, "df <- read('/home/Müller/x'); sum(Price * unit_price)", "df <- read('/home/[student]/x'); sum(Price * unit_price)"},
-		{code, "orders <- 1; kim <- 2; x_48291377 = 48291377", "orders <- 1; kim <- 2; x_48291377 = [student]"},
+		{code, "orders <- 1; kim <- 2; x_48291377 = 48291377", "orders <- 1; kim <- 2; x_[student] = [student]"},
 		{md, "Name: Grace H.", "Name: [student]"},
 		{md, "# **Student name:** Grace\n- author: G.\nauthor:\n  - Grace H", "# **Student name:** [student]\n- author: [student]\nauthor:\n  - [student]"},
 		{md, "Autorin: Grace; Text", "Autorin: [student]"},
@@ -36,7 +36,7 @@ func TestMask(t *testing.T) {
 			t.Errorf("%q becomes %q, want %q", tt.in, got, tt.want)
 		}
 	}
-	if got := newMasker(nil, common).mask(code, "x <- 1"); got != "x <- 1" {
+	if got := (&Masks{common}).of(nil, nil).mask(code, "x <- 1"); got != "x <- 1" {
 		t.Errorf("without names a text becomes %q", got)
 	}
 }
@@ -54,7 +54,7 @@ func TestMaskRunTogether(t *testing.T) {
 		{"examplemaria", "an example: Mariachi; examples Maria", "an example: Mariachi; examples Maria"},
 		{"leeann", "lee, ann", "lee, ann"}, // too short to tell from words
 	} {
-		if got := newMasker([]string{tt.name}, common).mask(notebook.Markdown, tt.in); got != tt.want {
+		if got := (&Masks{common}).of(nil, []string{tt.name}).mask(notebook.Markdown, tt.in); got != tt.want {
 			t.Errorf("%s: %q becomes %q, want %q", tt.name, tt.in, got, tt.want)
 		}
 	}

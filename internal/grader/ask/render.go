@@ -37,7 +37,7 @@ type shownOutput struct {
 
 // newPage reads a notebook. clean makes a text safe; it is told what kind of cell the text is of, "" for an output. No source is longer than longest bytes; given are the sources of the template's cells.
 func newPage(nb *notebook.Notebook, longest int, given map[string]bool, clean func(kind notebook.Kind, text string) string) *page {
-	p := &page{language: languageName(nb), cells: make([]shownCell, 0, len(nb.Cells))}
+	p := &page{language: languageName(nb.Language, clean("", nb.Kernel)), cells: make([]shownCell, 0, len(nb.Cells))}
 	for i := range nb.Cells {
 		c := &nb.Cells[i]
 		source := strings.TrimRight(c.Source, " \t\n")
@@ -78,8 +78,8 @@ func state(c *notebook.Cell) string {
 }
 
 // languageName is the language of the code cells as it may stand in a prompt.
-func languageName(nb *notebook.Notebook) string {
-	switch nb.Language {
+func languageName(language notebook.Language, kernel string) string {
+	switch language {
 	case notebook.R:
 		return "R"
 	case notebook.Python:
@@ -90,7 +90,7 @@ func languageName(nb *notebook.Notebook) string {
 			return r
 		}
 		return -1
-	}, nb.Kernel)
+	}, kernel)
 	return name[:min(len(name), 20)]
 }
 

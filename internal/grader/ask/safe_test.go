@@ -64,7 +64,7 @@ func FuzzSafe(f *testing.F) {
 				}
 			}
 		}
-		for _, flag := range Flags(nb) {
+		for _, flag := range Flags(nb, asIs) {
 			if n := utf8.RuneCountInString(flag.Quote); n > maxFlagQuote || !utf8.ValidString(flag.Quote) {
 				t.Fatalf("a quote of %d characters: %q", n, flag.Quote)
 			}
