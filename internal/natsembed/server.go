@@ -6,6 +6,7 @@
 package natsembed
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,7 +31,7 @@ type Options struct {
 	Port        int          // TCP port; 0 takes a free one, which the server keeps over [Server.Restart]
 	LazySync    bool         // fsync every two minutes, not at every write: faster, and a crash of the machine loses acknowledged messages
 	MaxPayload  int          // bytes of a message; default [DefaultMaxPayload]
-	MaxStore    int64        // bytes of all streams on the disk; 0 is three quarters of what is free there
+	MaxStore    int64        // bytes of all streams on the disk; 0 is three quarters of what is free there, or what the streams reserve if that is more
 	NoJetStream bool         // core NATS only
 	Cluster     *Cluster     // nil: a server by itself
 	Users       []User       // who may connect; everybody if empty
@@ -178,7 +179,7 @@ func (s *Server) serverOptions() *server.Options {
 		Host:                  s.opts.Host,
 		Port:                  s.opts.Port,
 		MaxPayload:            int32(s.opts.MaxPayload),
-		JetStreamMaxStore:     s.opts.MaxStore,
+		JetStreamMaxStore:     cmp.Or(s.opts.MaxStore, storeLimit(s.opts.Dir)),
 		MaxPending:            max(server.MAX_PENDING_SIZE, int64(s.opts.MaxPayload)),
 		JetStream:             !s.opts.NoJetStream,
 		StoreDir:              s.opts.Dir,
