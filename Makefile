@@ -51,9 +51,9 @@ test-short: ## only the packages that need no engine: seconds, for the edit loop
 	$(GOTEST) $$(go list ./... | grep -vE '^tandem/(internal/(app|llamacpp|ollama|standin)|test)(/|$$)')
 
 .PHONY: test-engines
-test-engines: engines backends ## the whole matrix of hand-overs: every shape of model, prompt lengths to 8,000, one slot and four; and between backends of llama.cpp: processor, BLAS, Vulkan
+test-engines: engines backends ## the whole matrix of hand-overs: every shape of model, prompt lengths to 8,000, one slot and four; and between backends of llama.cpp: processor, BLAS, Vulkan; and forged KV states by the thousand
 	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m ./test/engines
-	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m -run 'Backend|TestCheck$$|SoundEngines' ./internal/app ./internal/slots
+	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m -run 'Backend|TestCheck$$|SoundEngines|Forged' ./internal/app ./internal/slots
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists

@@ -67,6 +67,18 @@ func (s *system) handOver(prompt string) (handedOver, alone *jobs.Result) {
 	return handedOver, alone
 }
 
+// foundOut expects that a prompt is not handed over since the engines differ, as the report says, and that the text is the decode engine's own.
+func (s *system) foundOut(says string) {
+	s.t.Helper()
+	r, alone := s.handOver(long("one"))
+	if h := r.Handover; h == nil || h.Failure != jobs.FailDiffer || !strings.Contains(h.Message, says) || h.Bytes != 0 {
+		s.t.Errorf("report %+v; want %s that says %q", h, jobs.FailDiffer, says)
+	}
+	if r.Text != alone.Text || r.Usage.HandedOver != 0 {
+		s.t.Errorf("text %q of %d tokens handed over; want the decode engine's own, %q", r.Text, r.Usage.HandedOver, alone.Text)
+	}
+}
+
 // TestBackends hands over between the processor and other backends of llama.cpp, both ways. A whole matrix is run if TANDEM_MATRIX says so; then what was found is logged, as a
 // row of a table.
 func TestBackends(t *testing.T) {
@@ -117,13 +129,7 @@ func TestBackendThatComputesWrongly(t *testing.T) {
 	s.worker(jobs.RolePrefill, "", machine(t, "vulkan", spec))
 	s.worker(jobs.RoleDecode, "", machine(t, "", spec))
 	s.checked()
-	r, alone := s.handOver(long("one"))
-	if h := r.Handover; h == nil || h.Failure != jobs.FailDiffer || !strings.Contains(h.Message, "suspected: the engine of test-prefill.") || h.Bytes != 0 {
-		t.Errorf("report %+v; want one that names the prefill machine's engine", h)
-	}
-	if r.Text != alone.Text || r.Usage.HandedOver != 0 {
-		t.Errorf("text %q of %d tokens handed over; want the decode engine's own, %q", r.Text, r.Usage.HandedOver, alone.Text)
-	}
+	s.foundOut("suspected: the engine of test-prefill.")
 }
 
 // An engine that computes something else, though it says the same of itself, is found out before a state of it is written.
@@ -133,13 +139,7 @@ func TestEngineThatComputesSomethingElse(t *testing.T) {
 	wrong := s.worker(jobs.RolePrefill, "", machine(t, "", spec, "--rope-freq-base", "3000"))
 	s.worker(jobs.RoleDecode, "", machine(t, "", spec))
 	s.checked()
-	r, alone := s.handOver(long("one"))
-	if h := r.Handover; h == nil || h.Failure != jobs.FailDiffer || !strings.Contains(h.Message, "test-prefill and test-decode predict tokens") || h.Bytes != 0 {
-		t.Errorf("report %+v; want one that names the engines", h)
-	}
-	if r.Text != alone.Text || r.Usage.HandedOver != 0 {
-		t.Errorf("text %q of %d tokens handed over; want the decode engine's own, %q", r.Text, r.Usage.HandedOver, alone.Text)
-	}
+	s.foundOut("test-prefill and test-decode predict tokens")
 	wrong.stop()
 	s.worker(jobs.RolePrefill, "", machine(t, "", spec))
 	s.checked()
@@ -254,7 +254,7 @@ func TestBuildsAndFormats(t *testing.T) {
 					continue
 				}
 				sampled := i == 0 && tt.message != ""
-				if r.Usage.HandedOver == 0 || !strings.Contains(r.Decision, tt.message) || strings.Contains(r.Decision, "once more as a sample") != sampled {
+				if r.Usage.HandedOver == 0 || !strings.Contains(r.Decision, tt.message) || strings.Contains(r.Decision, "once more as a sample") != sampled || (r.Handover.Sampled != nil) != sampled {
 					t.Errorf("job %d: %d tokens handed over; want %q, sampled %t: %s", i, r.Usage.HandedOver, tt.message, sampled, r.Decision)
 				}
 			}

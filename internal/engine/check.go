@@ -32,8 +32,8 @@ func CheckPrompts() (prompts []string, name string) {
 }
 
 // How far apart predictions may be, of two engines and of one with and without its cache: the median over the prompts of the check, and how many of these may
-// be more than farApart. Of sound engines no median was seen beyond 0.003, and one prompt of some hundred far apart, with random weights, where two tokens are nearly
-// as likely; of a broken backend medians of 0.4 to 0.7, or two prompts and more of seven (docs/MEASUREMENTS.md). Prompts computed token by token do not count: with some
+// be more than farApart. Of sound engines no median was seen beyond 0.003, with a q8_0 cache 0.028, and one prompt of some hundred far apart, with random weights, where two tokens are nearly
+// as likely; of a broken backend, or with other settings, medians of 0.2 to 0.7, or two prompts and more of seven (docs/MEASUREMENTS.md). Prompts computed token by token do not count: with some
 // shapes a sound engine is 0.2 apart from itself there. They tell which of two is the wrong one.
 const (
 	mostDistance = 0.05

@@ -76,6 +76,9 @@ func (c *Client) call(parent context.Context, r request) (*answer, error) {
 	}
 	attempt.reached()
 	a.Response = resp
+	if a.failure() != nil { // which does not say what answered: results are read by strangers
+		c.log.Info("a KV state was not given", "from", a.host, "method", r.method, "status", resp.StatusCode)
+	}
 	return a, nil
 }
 

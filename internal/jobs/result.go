@@ -114,13 +114,13 @@ type Timings struct {
 
 // HandoverReport says what became of a KV state.
 type HandoverReport struct {
-	Failure        Failure `json:"failure,omitempty"`          // why it was not used, and the prompt was computed again; empty if it was
-	Message        string  `json:"message,omitempty"`          // the failure in words, with the remedy
-	Bytes          int64   `json:"bytes,omitempty"`            // size of the state
-	MovedBytes     int64   `json:"moved_bytes,omitempty"`      // that went over the network for it: less if rows of a shared prefix were here already
-	BytesPerSecond float64 `json:"bytes_per_second,omitempty"` // of the transfer, of what went over the network
-	Divergence     float64 `json:"divergence,omitempty"`       // between the two engines' first predictions, from 0 (equal) to 1 (nothing in common)
-	Sampled        float64 `json:"sampled,omitempty"`          // likewise between what the state predicts and what the decode engine predicts after it computed the prompt by itself, where it did
+	Failure        Failure  `json:"failure,omitempty"`          // why it was not used, and the prompt was computed again; empty if it was
+	Message        string   `json:"message,omitempty"`          // the failure in words, with the remedy
+	Bytes          int64    `json:"bytes,omitempty"`            // size of the state
+	MovedBytes     int64    `json:"moved_bytes,omitempty"`      // that went over the network for it: less if rows of a shared prefix were here already
+	BytesPerSecond float64  `json:"bytes_per_second,omitempty"` // of the transfer, of what went over the network
+	Divergence     float64  `json:"divergence,omitempty"`       // between the two engines' first predictions, from 0 (equal) to 1 (nothing in common)
+	Sampled        *float64 `json:"sampled,omitempty"`          // likewise between what the state predicts and what the decode engine predicts after it computed the prompt by itself; left out if it did not
 
 	Extra Extra `json:"-"`
 }

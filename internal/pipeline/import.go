@@ -79,7 +79,10 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 	}
 	if i := c.Imported; i != nil {
 		r.Timings.RestoreSeconds, r.Timings.CheckSeconds = i.Restored.Seconds(), i.Checked.Seconds()
-		r.Handover.Divergence, r.Handover.Sampled = i.Divergence, i.Own
+		r.Handover.Divergence = i.Divergence
+		if i.Sampled {
+			r.Handover.Sampled = &i.Own
+		}
 	}
 	if failed == nil {
 		r.Usage.HandedOver = c.Imported.Tokens

@@ -611,7 +611,7 @@ func TestFirstStateOfAnotherBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := o.Result.Handover
-		if r.engine.sampled != step.sampled || (h.Failure == jobs.FailDiffer) != step.differs || !step.differs && h.Sampled != 0.002 {
+		if r.engine.sampled != step.sampled || (h.Failure == jobs.FailDiffer) != step.differs || !step.differs && (h.Sampled == nil || *h.Sampled != 0.002) {
 			t.Errorf("job %d: sampled %t, %+v; want %+v", i, r.engine.sampled, h, step)
 		}
 		if !step.differs && !strings.Contains(o.Result.Decision, "; llama.cpp b2 here, b1 on the prefill machine") {

@@ -26,7 +26,7 @@ func TestLettersOfOneUser(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.letters = tt.bound
-			bury := func(user string, n int) (ids []string) {
+			publish := func(user string, n int) (ids []string) {
 				for range n {
 					j := testJob(jobs.Batch, func(j *jobs.Job) { j.User, j.Prompt = user, strings.Repeat("x", tt.prompts) })
 					if err := r.Bury(t.Context(), jobs.StageDecode, testModel, j.ID, DeadLetter{Code: jobs.CodeInvalid, Job: *j}); err != nil {
@@ -45,8 +45,8 @@ func TestLettersOfOneUser(t *testing.T) {
 				}
 				return ids
 			}
-			quiet := bury("quiet.user", 1)
-			loud := bury("loud user/é", 8)
+			quiet := publish("quiet.user", 1)
+			loud := publish("loud user/é", 8)
 			if got, want := letters("loud user/é"), loud[len(loud)-tt.left:]; strings.Join(got, " ") != strings.Join(want, " ") {
 				t.Errorf("of eight letters %d are left, %q; want the last %d, %q", len(got), got, tt.left, want)
 			}

@@ -168,11 +168,15 @@ func (e *examination) judge(check string, t trial) {
 			return
 		}
 	}
-	r, h := t.moved, t.moved.Handover
+	r, h, apart := t.moved, t.moved.Handover, t.sampled.Handover.Sampled
+	if apart == nil {
+		e.add(levelFailed, check, "the decode machine did not compare the KV state with what it computes by itself", "install the same version of Tandem on both machines")
+		return
+	}
 	s := r.Timings
 	e.ok(check, "%s saved in %s, moved in %s (%s/s), read in %s, checked in %s; %d tokens handed over, %d computed again; first predictions differ by %.4f, from what the decode machine computes by itself by %.4f",
 		size(uint64(h.Bytes)), milli(s.SaveSeconds), milli(s.TransferSeconds), size(uint64(h.BytesPerSecond)), milli(s.RestoreSeconds), milli(s.CheckSeconds),
-		r.Usage.HandedOver, r.Usage.DecodeComputed, h.Divergence, t.sampled.Handover.Sampled)
+		r.Usage.HandedOver, r.Usage.DecodeComputed, h.Divergence, *apart)
 	if r.Text != t.whole.Text {
 		e.add(levelWarning, check, "the text differs from the one that the decode machine computes by itself", "two kinds of hardware round differently, which may change a token where two are nearly as likely; if the first predictions differ by more than 0.01, compare the two engines' versions and settings")
 	}
@@ -184,7 +188,7 @@ func (e *examination) recommend(check string, trials []trial) {
 	table := [][]string{{"tokens", "re-prefill", "prefill", "save", "move", "read", "check", "hand-over", "saved", "apart"}}
 	for _, t := range trials {
 		h, s := t.moved.Handover, t.moved.Timings
-		if h == nil || h.Failure != "" || t.sampled.Handover == nil {
+		if h == nil || h.Failure != "" || t.sampled.Handover == nil || t.sampled.Handover.Sampled == nil {
 			continue // which was said
 		}
 		whole := t.whole.Timings.PrefillSeconds
@@ -193,7 +197,7 @@ func (e *examination) recommend(check string, trials []trial) {
 			paying = append(paying, t.tokens)
 		}
 		table = append(table, []string{fmt.Sprint(t.tokens), milli(whole), milli(s.PrefillSeconds), milli(s.SaveSeconds), milli(s.TransferSeconds),
-			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(sum), milli(whole - sum), fmt.Sprintf("%.4f", t.sampled.Handover.Sampled)})
+			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(sum), milli(whole - sum), fmt.Sprintf("%.4f", *t.sampled.Handover.Sampled)})
 	}
 	if len(table) == 1 {
 		return

@@ -1,5 +1,5 @@
 // Package standintest gives tests the real engines: found or fetched at the first call, cached afterwards. A missing
-// engine fails the test with the remedy; nothing is skipped.
+// engine fails the test with the remedy; only where [Backend] has none is a test skipped.
 package standintest
 
 import (
