@@ -8,6 +8,8 @@ LDFLAGS     := -s -w -X tandem/internal/app.version=$(VERSION)
 CLASS       := examples/class
 DEMO        := bin/submitter --local --engine standin grade $(CLASS)/submissions --rubric $(CLASS)/rubric.json --solution $(CLASS)/solution.ipynb --template $(CLASS)/template.ipynb --out demo-grades
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
+NATS_MAINS  := github.com/nats-io/nats-server/v2 github.com/nats-io/nkeys/nk
+VULN        := go run ./test/vuln ./... $(NATS_MAINS)
 SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 
 # What checks deploy/: systemd's own check of units (macOS has plutil for plists), and a certificate authority.
@@ -39,7 +41,7 @@ build: ## the commands, into bin/
 
 .PHONY: nats
 nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/: for a deployment
-	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' github.com/nats-io/nats-server/v2 github.com/nats-io/nkeys/nk
+	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' $(NATS_MAINS)
 
 .PHONY: test
 test: engines backends jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
@@ -56,7 +58,7 @@ test-engines: engines backends ## the whole matrix of hand-overs: every shape of
 	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m -run 'Backend|TestCheck$$|SoundEngines|Forged' ./internal/app ./internal/slots
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists
+lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists, vuln
 	@tools/needs.sh $(LINT_NEEDS)
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change (make fmt):"; echo "$$files"; exit 1; }
 	$(SPARE) go vet ./...
@@ -68,6 +70,11 @@ lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and 
 	bash -n $(SCRIPTS)
 	shellcheck $(SCRIPTS)
 	$(SPARE) $(TEST) ./deploy ./internal/arch
+	$(SPARE) $(VULN)
+
+.PHONY: vuln
+vuln: ## known vulnerabilities that our code reaches, by govulncheck; where the database (GOVULNDB) cannot be read, it says so
+	$(VULN)
 
 .PHONY: fmt
 fmt: ## gofmt and go fix, in place
