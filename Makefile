@@ -8,15 +8,15 @@ LDFLAGS     := -s -w -X tandem/internal/app.version=$(VERSION)
 CLASS       := examples/class
 DEMO        := bin/submitter --local --engine standin grade $(CLASS)/submissions --rubric $(CLASS)/rubric.json --solution $(CLASS)/solution.ipynb --template $(CLASS)/template.ipynb --out demo-grades
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
-NATS_MAINS  := github.com/nats-io/nats-server/v2 github.com/nats-io/nkeys/nk
-VULN        := go run ./test/vuln ./... $(NATS_MAINS)
+NATS_MAIN   := github.com/nats-io/nats-server/v2
+VULN        := go run ./test/vuln ./... $(NATS_MAIN)
 SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 
-# What checks deploy/: systemd's own check of units (macOS has plutil for plists), and a certificate authority.
+# What checks deploy/: systemd's own check of units (macOS has plutil for plists), and openssl's of certificates.
 DEPLOY_NEEDS := openssl $(if $(filter Linux,$(shell uname -s)),systemd-analyze)
 
 # What the tests of lost power and of separate hosts use. They also need root, and say so where they have none.
-HOST_NEEDS := $(if $(filter Linux,$(shell uname -s)),ip tc ss mkfs.ext4 losetup fsfreeze)
+HOST_NEEDS := $(if $(filter Linux,$(shell uname -s)),ip tc ss mkfs.ext4 losetup nsenter fsfreeze)
 
 TEST_NEEDS := cc chromium $(DEPLOY_NEEDS) $(HOST_NEEDS)
 LINT_NEEDS := cc shellcheck $(DEPLOY_NEEDS)
@@ -40,8 +40,8 @@ build: ## the commands, into bin/
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: nats
-nats: ## nats-server and nk (makes nkeys), the versions the tests run, into bin/: for a deployment
-	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' $(NATS_MAINS)
+nats: ## nats-server, the version the tests run, into bin/: for a deployment
+	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' $(NATS_MAIN)
 
 .PHONY: test
 test: engines backends jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server

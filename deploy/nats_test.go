@@ -3,14 +3,11 @@ package deploy
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +15,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"tandem/internal/access"
+	"tandem/internal/jobs"
 )
 
 // start runs a server with a configuration file of this folder, but on loopback and with a store of its own.
@@ -141,56 +141,50 @@ func TestRestoreRefusesBeforeItMoves(t *testing.T) {
 }
 
 func TestSecurityCanBeSwitchedOn(t *testing.T) {
-	tools := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(tools, "nk"), "github.com/nats-io/nkeys/nk")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build nk: %v\n%s", err, out)
+	etc := t.TempDir()
+	folder := access.Folder(filepath.Join(etc, "access"))
+	if err := folder.Create([]string{"127.0.0.1", "localhost"}, []string{"qwen3-coder:30b"}); err != nil {
+		t.Fatal(err)
 	}
-	keys := filepath.Join(t.TempDir(), "tls")
-	path := "PATH=" + tools + string(os.PathListSeparator) + os.Getenv("PATH")
-	if out, err := run(t.Context(), []string{path}, "nats/secure.sh", keys, "127.0.0.1", "localhost"); err != nil {
-		t.Fatalf("secure.sh: %v\n%s", err, out)
-	}
-
-	for file, want := range map[string]x509.Certificate{
-		"ca.pem":     {KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, IsCA: true, MaxPathLenZero: true},
-		"server.pem": {KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: []string{"localhost"}},
-	} {
-		block, _ := pem.Decode([]byte(read(t, filepath.Join(keys, file))))
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.KeyUsage != want.KeyUsage || c.IsCA != want.IsCA || c.MaxPathLenZero != want.MaxPathLenZero || !c.BasicConstraintsValid ||
-			!slices.Equal(c.ExtKeyUsage, want.ExtKeyUsage) || !slices.Equal(c.DNSNames, want.DNSNames) {
-			t.Errorf("%s is for uses %b and %v, an authority: %t, for %q; want %b and %v, %t, %q", file, c.KeyUsage, c.ExtKeyUsage, c.IsCA, c.DNSNames, want.KeyUsage, want.ExtKeyUsage, want.IsCA, want.DNSNames)
-		}
-		if len(c.SubjectKeyId) == 0 || !c.IsCA && len(c.AuthorityKeyId) == 0 {
-			t.Errorf("%s does not name its key (%x) or the one that signed it (%x)", file, c.SubjectKeyId, c.AuthorityKeyId)
-		}
-	}
-	strict := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", filepath.Join(keys, "ca.pem"), filepath.Join(keys, "server.pem"))
+	strict := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", folder.CA(), filepath.Join(string(folder), "server.pem"))
 	if out, err := strict.CombinedOutput(); err != nil {
 		t.Errorf("openssl takes the certificates for wrong: %v\n%s", err, out)
 	}
+	grader := filepath.Join(etc, "alice.nk")
+	if err := folder.AddGrader("alice", grader); err != nil {
+		t.Fatal(err)
+	}
 
-	// The two files side by side, as in /etc/tandem, with the include switched on.
-	etc := t.TempDir()
+	// As in /etc/tandem, with the include switched on.
 	rewrite(t, "nats/nats-server.conf", filepath.Join(etc, "nats-server.conf"), "# include", "include")
-	rewrite(t, filepath.Join(keys, "security.conf"), filepath.Join(etc, "security.conf"), "/etc/tandem/tls", keys)
 	s := start(t, filepath.Join(etc, "nats-server.conf"), t.TempDir())
 	url := strings.Replace(s.ClientURL(), "nats://", "tls://", 1)
 
-	ca := nats.RootCAs(filepath.Join(keys, "ca.pem"))
-	for _, party := range []string{"worker", "grader"} {
-		key, err := nats.NkeyOptionFromSeed(filepath.Join(keys, party+".nk"))
+	ca := nats.RootCAs(folder.CA())
+	for _, who := range []struct {
+		key, inbox string
+		jetStream  bool
+	}{
+		{folder.Operator(), "operator", true},
+		{folder.Worker(jobs.RolePrefill, "qwen3-coder:30b"), access.WorkerInbox(jobs.RolePrefill, "qwen3-coder:30b"), true},
+		{folder.Worker(jobs.RoleDecode, "qwen3-coder:30b"), access.WorkerInbox(jobs.RoleDecode, "qwen3-coder:30b"), true},
+		{grader, "alice", false},
+	} {
+		key, err := nats.NkeyOptionFromSeed(who.key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		nc, err := nats.Connect(url, ca, key)
+		nc, err := nats.Connect(url, ca, key, nats.CustomInboxPrefix("_INBOX."+who.inbox), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
-			t.Errorf("the %s's key is refused: %v", party, err)
+			t.Errorf("%s is refused: %v", who.key, err)
 			continue
+		}
+		js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.AccountInfo(t.Context()); (err == nil) != who.jetStream {
+			t.Errorf("%s asks for JetStream: %v; want an answer: %t", who.key, err, who.jetStream)
 		}
 		nc.Close()
 	}
@@ -202,12 +196,6 @@ func TestSecurityCanBeSwitchedOn(t *testing.T) {
 	if nc, err := nats.Connect(url); !errors.As(err, &unknown) {
 		t.Errorf("connecting without the CA gives %v, want an unknown authority", err)
 		nc.Close()
-	}
-}
-
-func TestSecurityIsRefusedWithPlaceholders(t *testing.T) {
-	if opts, err := server.ProcessConfigFile("nats/security.conf"); err == nil {
-		t.Errorf("a security.conf that nobody filled in is accepted: %+v", opts.Nkeys)
 	}
 }
 

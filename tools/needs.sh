@@ -12,7 +12,7 @@ package() {
     apt/systemd-analyze) echo systemd ;;
     apt/ip | apt/tc | apt/ss) echo iproute2 ;;
     apt/mkfs.ext4) echo e2fsprogs ;;
-    apt/losetup | apt/fsfreeze) echo "util-linux mount" ;;
+    apt/losetup | apt/fsfreeze | apt/nsenter) echo "util-linux mount" ;;
     brew/npm) echo node ;;
     brew/chromium) echo google-chrome ;;
     apt/chromium | apt/npm | apt/openssl | apt/shellcheck | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;

@@ -76,7 +76,6 @@ replace 0755 "$bin/submitter" /usr/local/bin/submitter
 if [ "$id" = nats ]; then
   replace 0755 "$bin/nats-server" /usr/local/bin/nats-server
   keep "$deploy/nats/nats-server.conf" /etc/tandem/nats-server.conf 0640 "$user"
-  keep "$deploy/nats/security.conf" /etc/tandem/security.conf 0640 "$user"
 else
   [ $# -eq 3 ] || usage "name the worker's configuration file"
   replace 0755 "$bin/$1-worker" "/usr/local/bin/$1-worker"

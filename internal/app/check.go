@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
@@ -116,11 +117,7 @@ func (c *checks) renew(ctx context.Context, e engine.Engine, m *engine.Mover) er
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
 		return err
 	}
-	temporary := c.file + ".new"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, c.file)
+	return atomicfile.Write(c.file, data, 0o600)
 }
 
 // unchecked reports whether the engine moves KV states and is to be checked now.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
@@ -41,10 +42,7 @@ func on(o *standin.Ollama) func(*app.WorkerFlags) {
 // waiting makes decode look alive, so that prefill goes on, without anybody who fetches.
 func (m *machines) waiting() (stop func()) {
 	m.t.Helper()
-	c, err := queue.Connect(m.t.Context(), queue.Config{URL: m.nats.URL(), Name: "test", Timing: quick, Log: logTo(m.t)})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	c := m.connect(queue.Config{NKey: m.access.Worker(jobs.RoleDecode, model), Model: model, Inbox: access.WorkerInbox(jobs.RoleDecode, model)})
 	w, err := queue.NewWorker(c, queue.WorkerConfig{
 		Role: jobs.RoleDecode, Model: model, ID: "waiting", Machine: "waiting", Slots: engine.NewSlots(1), Log: logTo(m.t),
 		Run:      func(context.Context, *jobs.Task) (jobs.Outcome, error) { panic("it fetches nothing") },
@@ -70,7 +68,7 @@ func (m *machines) waiting() (stop func()) {
 func (m *machines) relayed(want uint64) {
 	m.t.Helper()
 	m.eventually("jobs wait for decode", func() bool {
-		o, err := m.client.Inspect(m.t.Context())
+		o, err := m.operator.Inspect(m.t.Context())
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -119,6 +117,10 @@ func TestKVStateIsHandedOver(t *testing.T) {
 	m := newMachines(t)
 	m.worker(jobs.RolePrefill, "", on(m.prefill))
 	decode := m.worker(jobs.RoleDecode, "", on(m.decode))
+	m.eventually("both engines are checked", func() bool { // which takes longer on a busy machine than a hand-over waits for it
+		list, err := m.operator.Workers(t.Context())
+		return err == nil && len(list) == 2 && list[0].Check != nil && list[1].Check != nil
+	})
 	ask := ollamaDirectly(m.prefill.URL())
 	for i, first := range []string{"one", "two", "three"} {
 		j := m.job(long(first))
@@ -149,7 +151,7 @@ func TestKVStateIsHandedOver(t *testing.T) {
 	if text, _ := metrics["text"].(string); err != nil || !strings.Contains(text, `tandem_handovers_total{model="qwen3-coder:30b",outcome="used",role="decode"} 3`) {
 		t.Errorf("metrics do not count three hand-overs: %v", err)
 	}
-	list, err := m.client.Workers(t.Context())
+	list, err := m.operator.Workers(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

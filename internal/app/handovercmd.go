@@ -9,6 +9,7 @@ import (
 
 	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/queue"
 )
 
 // handoverCommands are the subcommands of `decode-worker handover`. They take the worker's own settings, from flags,
@@ -27,7 +28,7 @@ func handoverMain(name, addr string, args []string, stdout, stderr io.Writer) in
 	exited := -1
 	parser, err := kong.New(&commands, kong.Name(name+" handover"), kong.Writers(stdout, stderr),
 		kong.Description("What an operator may have to do about the hand-over of KV states. Name the worker's --model, --state-dir or --config as for the worker itself."),
-		kong.Exit(func(code int) { exited = code }), kong.Configuration(YAMLFile), kong.Vars{"http": addr, "version": VersionLine(name)})
+		kong.Exit(func(code int) { exited = code }), kong.Configuration(YAMLFile), kong.Vars{"http": addr, "nats": queue.DefaultURL, "version": VersionLine(name)})
 	if err != nil {
 		panic(err) // the flags themselves are wrong: a bug
 	}

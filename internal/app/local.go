@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"tandem/internal/access"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/ollama"
@@ -37,6 +38,8 @@ type LocalOptions struct {
 	Dir       string   // NATS store, kept; empty: a private temporary folder, removed at Stop
 	Port      int      // of the NATS server; 0: a free one
 	NATSOnly  bool     // no engines and no workers
+	Secure    bool     // the NATS server asks for keys, over TLS, and gives each program its own rights only
+	Graders   []string // users who may submit, if Secure
 	Standins  bool     // no NATS and no workers: only the stand-in engines
 	Engine    string   // ollama, llamacpp, standin; empty: an Ollama that runs on this machine and has the models, else stand-ins
 	EngineURL string   // of a running engine
@@ -49,6 +52,7 @@ type LocalOptions struct {
 // Local is a running system: an embedded NATS server and, per model, a prefill and a decode worker.
 type Local struct {
 	nats    *natsembed.Server
+	access  access.Folder // "" if everybody may do everything
 	plan    jobs.Plan
 	standin bool        // the models are small ones with random weights
 	prefill WorkerFlags // of the engines
@@ -61,6 +65,7 @@ type Local struct {
 // StartLocal starts the whole system and returns when it takes jobs.
 func StartLocal(ctx context.Context, o LocalOptions) (_ *Local, err error) {
 	l := &Local{plan: jobs.PlanDisaggregated}
+	older := o.Dir != "" // what a version before this has made may be there
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Stop())
@@ -84,13 +89,21 @@ func StartLocal(ctx context.Context, o LocalOptions) (_ *Local, err error) {
 		l.prefill, l.decode, err = l.standIns(ctx, &o)
 		return l, err
 	}
-	l.nats, err = natsembed.Start(ctx, natsembed.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.Port, Log: o.Log})
-	if err != nil {
+	server := natsembed.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.Port, Log: o.Log}
+	if o.Secure {
+		if l.access, err = secureLocal(o); err != nil {
+			return nil, err
+		}
+		server.Include = l.access.Config()
+	}
+	if l.nats, err = natsembed.Start(ctx, server); err != nil {
 		return nil, err
 	}
 	l.cleanup = append(l.cleanup, func() error { l.nats.Stop(); return nil })
-	if o.NATSOnly {
-		return l, l.createStreams(ctx, o.Log)
+	if o.NATSOnly || o.Secure || older {
+		if err := l.createStreams(ctx, o); err != nil || o.NATSOnly {
+			return l, err
+		}
 	}
 	if l.prefill, l.decode, err = l.engines(ctx, &o); err != nil {
 		return nil, err
@@ -124,14 +137,37 @@ func (l *Local) Stop() error {
 	return errors.Join(errs...)
 }
 
-// createStreams makes the streams that a server without workers would not have yet.
-func (l *Local) createStreams(ctx context.Context, log *slog.Logger) error {
-	c, err := queue.Connect(ctx, queue.Config{URL: l.URL(), Name: "tandem-local", Log: log})
+// Access is where the keys are, "" unless Secure.
+func (l *Local) Access() access.Folder { return l.access }
+
+// operate connects as the operator.
+func (l *Local) operate(ctx context.Context, log *slog.Logger) (*queue.Conn, error) {
+	c := queue.Config{URL: l.URL(), Name: "tandem-local", Log: log}
+	if l.access != "" {
+		c.NKey, c.TLSCA = l.access.Operator(), l.access.CA()
+	}
+	return queue.Connect(ctx, c)
+}
+
+// createStreams makes what workers would not have made yet, or may not make, and brings older streams to the settings of this version.
+func (l *Local) createStreams(ctx context.Context, o LocalOptions) error {
+	c, err := l.operate(ctx, o.Log)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return c.EnsureStreams(ctx)
+	if _, err := c.Init(ctx, nil, false); err != nil {
+		return err
+	}
+	if err := c.EnsureStreams(ctx); err != nil || !o.Secure {
+		return err
+	}
+	for _, model := range o.Models {
+		if err := errors.Join(c.EnsureConsumers(ctx, jobs.RolePrefill, model), c.EnsureConsumers(ctx, jobs.RoleDecode, model)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // engines returns the settings of the two roles' engines, starting stand-ins if need be.
@@ -235,6 +271,9 @@ func (l *Local) startWorkers(ctx context.Context, o LocalOptions) error {
 	for _, model := range o.Models {
 		for role, flags := range map[jobs.Stage]WorkerFlags{jobs.RolePrefill: l.prefill, jobs.RoleDecode: l.decode} {
 			flags.NATS, flags.Model, flags.Machine = l.URL(), model, "local-"+string(role)
+			if l.access != "" {
+				flags.NKey, flags.TLSCA = l.access.Worker(role, model), l.access.CA()
+			}
 			flags.Slots, flags.HTTP = 1, "127.0.0.1:0"
 			flags.StateDir = filepath.Join(o.Dir, string(role)+"-"+jobs.EncodeToken(model))
 			flags.StartTimeout, flags.DrainLimit = 30*time.Second, 10*time.Second
@@ -259,7 +298,7 @@ const presentLimit = 30 * time.Second
 func (l *Local) present(ctx context.Context, want int, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, presentLimit)
 	defer cancel()
-	c, err := queue.Connect(ctx, queue.Config{URL: l.URL(), Name: "tandem-local", Log: log})
+	c, err := l.operate(ctx, log)
 	if err != nil {
 		return err
 	}

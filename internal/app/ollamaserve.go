@@ -18,9 +18,9 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/ollama"
 	"tandem/internal/shim"
+	"tandem/internal/supervisor"
 )
 
 // servedOllama is the engine over an `ollama serve` of our own, which is started again when it ends.
@@ -46,19 +46,19 @@ func newServedOllama(f WorkerFlags, o ollama.Options, log *slog.Logger) (engine.
 
 // Describe says why the server is not there, if it is not: a refused connection alone would not tell.
 func (e *servedOllama) Describe(ctx context.Context) (engine.Description, error) {
-	switch now := e.served.keeper.Status(); {
-	case now.Phase == leash.Down:
+	switch now := e.served.supervisor.Status(); {
+	case now.Phase == supervisor.Down:
 		return engine.Description{}, jobs.Errorf(jobs.CodeEngineUnreachable, "ollama does not start: %w", now.Problem)
-	case now.Phase == leash.Starting && now.Problem != nil:
+	case now.Phase == supervisor.Starting && now.Problem != nil:
 		return engine.Description{}, jobs.Errorf(jobs.CodeEngineBusy, "ollama is being restarted: %w", now.Problem)
-	case now.Phase == leash.Starting:
+	case now.Phase == supervisor.Starting:
 		return engine.Description{}, jobs.Errorf(jobs.CodeEngineBusy, "ollama is being started")
 	}
 	return e.Engine.Describe(ctx)
 }
 
 // Restart ends the server, which is then started again.
-func (e *servedOllama) Restart() bool { e.served.keeper.Restart(); return true }
+func (e *servedOllama) Restart() bool { e.served.supervisor.Restart(); return true }
 
 // Close ends the server with the engine.
 func (e *servedOllama) Close() error {
@@ -67,10 +67,10 @@ func (e *servedOllama) Close() error {
 
 // ollamaServer is an `ollama serve` from an overlay, in a folder that is ours as long as it runs.
 type ollamaServer struct {
-	url    string
-	runDir string // of the shim's records
-	keeper *leash.Keeper
-	lock   *os.File
+	url        string
+	runDir     string // of the shim's records
+	supervisor *supervisor.Supervisor
+	lock       *os.File
 }
 
 // startOllama starts an Ollama that a worker has for itself, on a port of its own.
@@ -105,10 +105,10 @@ func startOllama(f WorkerFlags, log *slog.Logger) (_ *ollamaServer, err error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	env := ollamaEnvironment(os.Environ(), f, address)
-	s.keeper, err = leash.Keep(leash.Kept{
+	s.supervisor, err = supervisor.New(supervisor.Config{
 		Name: "ollama",
-		Start: func(_ context.Context, output io.Writer) (*leash.Process, error) {
-			return leash.Start(binary, []string{"serve"}, dir, env, output)
+		Start: func(_ context.Context, output io.Writer) (*supervisor.Process, error) {
+			return supervisor.Start(binary, []string{"serve"}, dir, env, output)
 		},
 		Up:      func(ctx context.Context) error { return answers(ctx, client, s.url+"/api/version") },
 		LogFile: filepath.Join(dir, "ollama.log"),
@@ -119,7 +119,7 @@ func startOllama(f WorkerFlags, log *slog.Logger) (_ *ollamaServer, err error) {
 
 // stop ends the server and gives its folder free.
 func (s *ollamaServer) stop() error {
-	s.keeper.Close()
+	s.supervisor.Close()
 	return s.lock.Close()
 }
 

@@ -13,10 +13,10 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/shim"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -100,7 +100,7 @@ func TestServedOllamaHandsStatesOverAndIsStartedAgain(t *testing.T) {
 	if err := syscall.Kill(-before.pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitForOther(t, served.keeper, before.pid)
+	waitForOther(t, served.supervisor, before.pid)
 	after := usable(t, e)
 	if after.server == before.server {
 		t.Error("the llama-server of the killed Ollama is still in use")
@@ -133,7 +133,7 @@ type running struct {
 func usable(t *testing.T, e engine.Engine) running {
 	t.Helper()
 	served := e.(*servedOllama).served
-	if err := served.keeper.Settled(t.Context()); err != nil {
+	if err := served.supervisor.Settled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Load(t.Context()); err != nil {
@@ -153,17 +153,17 @@ func usable(t *testing.T, e engine.Engine) running {
 	if args := strings.Join(all[0].Args, " "); !strings.Contains(args, "-np 2 ") || !strings.Contains(args, "--no-cache-idle-slots") {
 		t.Errorf("llama-server runs with %s", args)
 	}
-	return running{pid: served.keeper.Status().PID, server: all[0].PID}
+	return running{pid: served.supervisor.Status().PID, server: all[0].PID}
 }
 
 // waitForOther waits until another process is up than the one that was killed.
-func waitForOther(t *testing.T, k *leash.Keeper, pid int) {
+func waitForOther(t *testing.T, k *supervisor.Supervisor, pid int) {
 	t.Helper()
 	for {
 		if err := k.Settled(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := k.Status(); s.Phase == leash.Up && s.PID != pid {
+		if s := k.Status(); s.Phase == supervisor.Up && s.PID != pid {
 			return
 		}
 	}
@@ -179,7 +179,7 @@ func TestServedOllamaSaysWhyItDoesNotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	_ = e.(*servedOllama).served.keeper.Settled(t.Context()) // Describe is to say it
+	_ = e.(*servedOllama).served.supervisor.Settled(t.Context()) // Describe is to say it
 	if _, err := e.Describe(t.Context()); jobs.CodeOf(err) != jobs.CodeEngineUnreachable || !strings.Contains(err.Error(), "the models cannot be read") {
 		t.Errorf("%v; want the reason", err)
 	}

@@ -29,13 +29,9 @@ func TestStartTimeoutDoesNotCountLoading(t *testing.T) {
 	s := newSystem(t)
 	e := &slowLoader{}
 	e.left.Store(2)
-	w, err := app.StartWorker(t.Context(), app.WorkerConfig{
-		Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t),
-		Flags: app.WorkerFlags{
-			NATS: s.nats.URL(), Model: model, Engine: "ollama", Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
-			StateDir: t.TempDir(), StartTimeout: time.Millisecond, DrainLimit: time.Second, Measure: "never",
-		},
-	})
+	flags := s.flags(jobs.RoleDecode)
+	flags.StartTimeout, flags.DrainLimit = time.Millisecond, time.Second
+	w, err := app.StartWorker(t.Context(), app.WorkerConfig{Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t), Flags: flags})
 	if err != nil {
 		t.Fatalf("a worker whose engine loads for two seconds: %v", err)
 	}

@@ -45,13 +45,9 @@ func TestStatesOfAnEarlierRunAreRemovedLate(t *testing.T) {
 			t.Fatal("the file's time cannot be set")
 		}
 	}
-	w, err := app.StartWorker(t.Context(), app.WorkerConfig{
-		Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t),
-		Flags: app.WorkerFlags{
-			NATS: s.nats.URL(), Model: model, Engine: "ollama", Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
-			StateDir: t.TempDir(), StartTimeout: time.Second, Measure: "never", DrainLimit: time.Second,
-		},
-	})
+	flags := s.flags(jobs.RoleDecode)
+	flags.StartTimeout, flags.DrainLimit = time.Second, time.Second
+	w, err := app.StartWorker(t.Context(), app.WorkerConfig{Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t), Flags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}

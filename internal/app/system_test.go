@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
@@ -29,26 +31,48 @@ var quick = queue.Timing{
 	PresenceTTL: 1500 * time.Millisecond, DeadlineGrace: 200 * time.Millisecond, CancelWait: 2 * time.Second,
 }
 
-// system is a NATS server of the test's own and a grader's connection to it.
+// system is a NATS server of the test's own, as submitter admin secure sets it up: everybody speaks TLS, and has a key with no more rights than are due.
 type system struct {
-	t      testing.TB
-	nats   *natsembed.Server
-	client *queue.Client
+	t        testing.TB
+	nats     *natsembed.Server
+	access   access.Folder
+	client   *queue.Client // of the user grader
+	operator *queue.Client
 }
 
 func newSystem(t testing.TB) *system {
 	t.Helper()
-	s := &system{t: t, nats: natstest.Start(t, natsembed.Options{Dir: t.TempDir()})}
-	c, err := queue.Connect(t.Context(), queue.Config{URL: s.nats.URL(), Name: "test", Timing: quick, Log: logTo(t)})
-	if err != nil {
+	s := &system{t: t, access: access.Folder(filepath.Join(t.TempDir(), "access"))}
+	key := filepath.Join(t.TempDir(), "grader.nk")
+	if err := errors.Join(s.access.Create([]string{"127.0.0.1"}, []string{model}), s.access.AddGrader("grader", key)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
-	if err := c.EnsureStreams(t.Context()); err != nil {
+	s.nats = natstest.Start(t, natsembed.Options{Dir: t.TempDir(), Include: s.access.Config()})
+	s.operator = queue.NewClient(s.connect(queue.Config{NKey: s.access.Operator()}), "operator")
+	if _, err := s.operator.Init(t.Context(), []string{model}, false); err != nil {
 		t.Fatal(err)
 	}
-	s.client = queue.NewClient(c, "grader")
+	s.client = queue.NewClient(s.connect(queue.Config{NKey: key, Inbox: "grader"}), "grader")
 	return s
+}
+
+func (s *system) connect(c queue.Config) *queue.Conn {
+	s.t.Helper()
+	c.URL, c.TLSCA, c.Name, c.Timing, c.Log = s.nats.URL(), s.access.CA(), "test", quick, logTo(s.t)
+	conn, err := queue.Connect(s.t.Context(), c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(conn.Close)
+	return conn
+}
+
+// flags are those of a worker, by which it comes to the server as what it is.
+func (s *system) flags(role jobs.Stage) app.WorkerFlags {
+	return app.WorkerFlags{
+		NATS: s.nats.URL(), NKey: s.access.Worker(role, model), TLSCA: s.access.CA(), Model: model, Engine: "ollama", Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
+		StateDir: s.t.TempDir(), Measure: "never", // or caches would hold what tests did not put there
+	}
 }
 
 func logTo(t testing.TB) *slog.Logger {
@@ -64,11 +88,8 @@ type running struct {
 // worker starts a worker on an engine; change may alter its flags.
 func (s *system) worker(role jobs.Stage, engineURL string, change ...func(*app.WorkerFlags)) *running {
 	s.t.Helper()
-	flags := app.WorkerFlags{
-		NATS: s.nats.URL(), Model: model, Engine: "ollama", EngineURL: engineURL, Slots: 1, NumCtx: 8192, HTTP: "127.0.0.1:0",
-		Machine: "test-" + string(role), StateDir: s.t.TempDir(), StartTimeout: 5 * time.Second, DrainLimit: 10 * time.Second,
-		Measure: "never", // or caches would hold what tests did not put there
-	}
+	flags := s.flags(role)
+	flags.EngineURL, flags.Machine, flags.StartTimeout, flags.DrainLimit = engineURL, "test-"+string(role), 5*time.Second, 10*time.Second
 	for _, f := range change {
 		f(&flags)
 	}
@@ -111,7 +132,7 @@ func (s *system) waitForWorkers(wanted func([]queue.Presence) bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		list, err := s.client.Workers(ctx)
+		list, err := s.operator.Workers(ctx)
 		if err == nil && wanted(list) {
 			return
 		}
@@ -159,7 +180,7 @@ func (s *system) empty() {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		o, err := s.client.Inspect(ctx)
+		o, err := s.operator.Inspect(ctx)
 		if err != nil {
 			s.t.Fatal(err)
 		}

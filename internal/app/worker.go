@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"tandem/internal/access"
 	"tandem/internal/engine"
 	"tandem/internal/handover"
 	"tandem/internal/jobs"
@@ -105,8 +106,8 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	w.monitor = engine.NewMonitor(w.engine, healthEvery, w.log)
 
 	w.conn, err = queue.Connect(ctx, queue.Config{
-		URL: w.flags.NATS, Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA,
-		Replicas: w.flags.Replicas, Name: "tandem-" + string(w.role) + " " + w.id, Log: w.log, Timing: c.Timing,
+		URL: w.flags.NATS, Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA, Context: w.flags.NATSContext,
+		Replicas: w.flags.Replicas, Name: "tandem-" + string(w.role) + " " + w.id, Model: w.flags.Model, Inbox: access.WorkerInbox(w.role, w.flags.Model), Log: w.log, Timing: c.Timing,
 	})
 	if err != nil {
 		return nil, err
@@ -317,7 +318,7 @@ func (w *Worker) takesJobs() error {
 	case h.State != engine.Ready:
 		return fmt.Errorf("the engine is %s: %s", h.State, h.Problem)
 	case !w.conn.Connected():
-		return fmt.Errorf("no connection to NATS at %s", jobs.RedactURL(w.flags.NATS))
+		return fmt.Errorf("no connection to NATS at %s", cmp.Or(jobs.RedactURL(w.flags.NATS), "context "+w.flags.NATSContext))
 	}
 	return nil
 }

@@ -11,16 +11,19 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 	"tandem/internal/shim"
 )
 
 // WorkerFlags are the settings of a worker. Every one is a flag, an environment variable and a key
 // of the configuration file.
 type WorkerFlags struct {
-	NATS  string `name:"nats" env:"TANDEM_NATS" default:"nats://127.0.0.1:4222" help:"NATS server, several separated by commas." placeholder:"URL"`
+	NATS  string `name:"nats" env:"TANDEM_NATS" help:"NATS server, several separated by commas (default ${nats})." placeholder:"URL"`
 	Creds string `env:"TANDEM_CREDS" help:"NATS credentials file." placeholder:"FILE"`
 	NKey  string `name:"nkey" env:"TANDEM_NKEY" help:"NATS nkey seed file." placeholder:"FILE"`
 	TLSCA string `name:"tls-ca" env:"TANDEM_TLS_CA" help:"Certificate authority of the NATS server." placeholder:"FILE"`
+
+	NATSContext string `name:"nats-context" env:"TANDEM_NATS_CONTEXT" help:"Context that the nats CLI saved, in the place of the four above." placeholder:"NAME"`
 
 	Replicas int `env:"TANDEM_REPLICAS" default:"1" help:"On how many servers of a NATS cluster each stream is kept that this worker creates: 1, 3 (one may fail) or 5 (two may). Streams that exist stay as they are."`
 
@@ -69,6 +72,14 @@ type WorkerFlags struct {
 
 	statePrefix string // of the names of this worker's KV states
 	httpToken   string // what HTTPTokenFile holds
+}
+
+// AfterApply fills in NATS' address, so that it is shown.
+func (f *WorkerFlags) AfterApply() error {
+	if f.NATS == "" && f.NATSContext == "" {
+		f.NATS = queue.DefaultURL
+	}
+	return nil
 }
 
 // complete checks the settings and fills what is derived.

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 	"tandem/internal/telemetry"
 )
 
@@ -39,7 +40,7 @@ func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout
 	exited := -1
 	parser, err := kong.New(&flags, kong.Name(name), kong.Description(about), kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }), kong.Configuration(YAMLFile),
-		kong.Vars{"http": addr, "version": VersionLine(name)})
+		kong.Vars{"http": addr, "nats": queue.DefaultURL, "version": VersionLine(name)})
 	if err != nil {
 		panic(err) // the flags themselves are wrong: a bug
 	}

@@ -20,6 +20,9 @@ const module = "tandem/"
 // anything stands in a row for "no limit", which never means NATS.
 const anything = "**"
 
+// files is the package that writes files whole.
+const files = "internal/atomicfile"
+
 // nats begins the import path of every NATS module.
 const nats = "github.com/nats-io/"
 
@@ -28,7 +31,7 @@ const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 
 // grading is what the packages of grading may know of one another.
 var grading = []string{
-	"internal/jobs", "internal/tally", "internal/inert",
+	files, "internal/jobs", "internal/batchstats", "internal/sanitize",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
 	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report",
 }
@@ -49,58 +52,57 @@ var arrows = []arrow{
 	{"internal/app/submitter", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 	{"internal/app", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 
-	{"internal/queue", []string{"internal/jobs"}, []string{nats + "nats.go", nats + "nkeys"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/queue", []string{files, "internal/jobs"}, []string{nats + "nats.go", nats + "nkeys", nats + "jsm.go/natscontext"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/access", []string{files, "internal/jobs"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
 	{"internal/natsembed", nil, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},
-	{"internal/natsembed/natstest", []string{"internal/natsembed"}, nil, "starts servers for tests, of whatever package"},
 
-	{"internal/pipeline", []string{"internal/jobs", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
+	{"internal/pipeline", []string{files, "internal/jobs", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"internal/jobs", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"internal/jobs"}, nil, "reading a notebook stands below all grading"},
-	{"internal/grader/intake", []string{"internal/jobs"}, nil, "finding submissions knows no notebooks"},
+	{"internal/grader/intake", []string{files, "internal/jobs"}, nil, "finding submissions knows no notebooks"},
 	{"internal/grader/rubric", []string{"internal/jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
-	{"internal/tally", []string{"internal/jobs"}, nil, "adds up results"},
-	{"internal/inert", nil, nil, "making text harmless needs the standard library only"},
+	{"internal/batchstats", []string{"internal/jobs"}, nil, "adds up results"},
+	{files, nil, nil, "writing files needs the standard library only"},
+	{"internal/sanitize", nil, nil, "making text harmless needs the standard library only"},
 
 	{"internal/rig/history", nil, nil, "what was seen is written with the standard library only"},
 	{"internal/rig/check", []string{"internal/rig/history"}, nil, "the judge knows the history, never the code under test"},
 	{"internal/rig/tap", nil, nil, "a wire needs the standard library only"},
-	{"internal/rig/host", []string{"internal/leash", "internal/rig/tap"}, nil, "running programs knows nothing of what they do, but for the wires between the nodes of a cluster"},
+	{"internal/rig/host", []string{"internal/supervisor", "internal/rig/tap"}, nil, "running programs knows nothing of what they do, but for the wires between the nodes of a cluster"},
 	{"internal/rig/power", []string{"internal/rig/host"}, nil, "a disk that loses power knows nothing of what is on it"},
 	{"internal/rig/netns", []string{"internal/rig/host"}, nil, "a network knows nothing of who speaks over it"},
-	{"internal/rig/engines", []string{"internal/rig/host", "internal/leash", "internal/standin", "internal/tinymodel"}, nil, "the engines are not under test: they are asked past Tandem"},
+	{"internal/rig/engines", []string{"internal/rig/host", "internal/supervisor", "internal/standin", "internal/tinymodel"}, nil, "the engines are not under test: they are asked past Tandem"},
 	{"internal/rig/serve", nil, nil, "a frame of programs needs the standard library only"},
 	{"internal/rig/noopengine", []string{"internal/ollama/ollamatest", "internal/rig/serve"}, nil, "the fake Ollama as a program"},
 	{"internal/rig/paced/fleet", nil, nil, "tables of how fast machines are need the standard library only"},
 	{"internal/rig/paced", []string{"internal/rig/paced/fleet"}, nil, "the paced engine speaks HTTP, like the real one, and writes its files by itself"},
 	{"internal/rig/paced/pacedserver", []string{"internal/rig/paced", "internal/rig/paced/fleet", "internal/rig/serve"}, nil, "the paced engine as a program"},
-	{"internal/rig", []string{"internal/rig/history", "internal/rig/check", "internal/rig/tap", "internal/rig/host", "internal/rig/power", "internal/rig/netns", "internal/rig/engines"}, []string{nats + "nats.go"}, "the rig sees Tandem as its users do: programs, wires and streams"},
+	{"internal/rig", []string{"internal/rig/history", "internal/rig/check", "internal/rig/tap", "internal/rig/host", "internal/rig/power", "internal/rig/netns", "internal/rig/engines", "internal/access", "internal/jobs"}, []string{nats + "nats.go"}, "the rig sees Tandem as its users do: programs, wires and streams; whom NATS lets in it says by the same package as submitter"},
 
-	{"internal/leash", nil, nil, "starting programs needs the standard library only"},
+	{"internal/supervisor", nil, nil, "starting programs needs the standard library only"},
 	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
-	{"internal/llamacpp", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/leash", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/llamacpp", []string{files, "internal/jobs", "internal/engine", "internal/gguf", "internal/supervisor", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
-	{"internal/engine", []string{"internal/jobs", "internal/schedule"}, nil, "the interface stands below all engines"},
+	{"internal/engine", []string{files, "internal/jobs", "internal/schedule"}, nil, "the interface stands below all engines"},
 	{"internal/schedule", nil, nil, "looking ahead knows times only"},
 	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, []string{"golang.org/x/sync/errgroup"}, "slots and state files stand below both engines, and know what engines share"},
 	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
-	{"internal/shim", []string{"internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},
+	{"internal/shim", []string{files, "internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},
 	{"internal/shim/program", nil, nil, "what Ollama starts must be small and depend on nothing that can fail"},
 	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
 
-	{"internal/standin", []string{"internal/leash", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
+	{"internal/standin", []string{"internal/supervisor", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
 	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},
-	{"internal/tinymodel", nil, nil, "writing a small model needs the standard library only"},
+	{"internal/tinymodel", []string{files}, nil, "writing a small model knows nothing of who reads it"},
 	{"internal/telemetry", []string{"internal/jobs"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},
 
 	{"internal/jobs", nil, []string{"github.com/google/uuid"}, "the contract depends on nothing that others would inherit"},
 
 	{"internal/jobs/schemagen", []string{"internal/jobs"}, nil, "reads the contract's types and writes files"},
-
-	{"internal/jobs/schemagen", []string{"internal/jobs"}, nil, "schemas are made from the contract alone"},
 
 	{"internal/arch", nil, nil, "only tests"},
 	{"test/jsclient", nil, nil, "only tests"},

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/jobs"
 )
 
@@ -210,22 +211,10 @@ func writeRates(path string, f ratesFile) (err error) {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(append(data, '\n'))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return nil
+	return atomicfile.Write(path, append(data, '\n'), 0o600)
 }
 
 // mostMachines is of how many machines links are kept.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/jobs"
 )
 
@@ -34,20 +35,10 @@ func (s *answers) write(a *attempt, r *jobs.Result) (sha string, err error) {
 		return "", fmt.Errorf("encode answer to job %s: %w", r.JobID, err)
 	}
 	data = append(data, '\n')
-	name := s.name(a)
-	part := name + ".part"
-	f, err := s.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := atomicfile.WriteIn(s.root, s.name(a), data, 0o600); err != nil {
 		return "", fmt.Errorf("write answer: %w", err)
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = s.root.Rename(part, name)
-	}
-	if err != nil {
-		return "", fmt.Errorf("write answer: %w", errors.Join(err, s.root.Remove(part)))
-	}
-	return hash(data), syncDir(s.root, answersDir)
+	return hash(data), nil
 }
 
 // read returns the answer to a request, nil if its file is gone, damaged, or another's than the ledger says. Of a request that the ledger has no answer to, it is the one that a

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"tandem/internal/batchstats"
 	"tandem/internal/grader/report"
 	"tandem/internal/jobs"
-	"tandem/internal/tally"
 )
 
 // metrics are the figures of all answers of a grading, those of earlier runs as well.
@@ -26,8 +26,8 @@ func (m *metrics) add(a *attempt, r *jobs.Result) {
 }
 
 // report adds all up. Its wall time is the time in which at least one request was out: not that between two runs, unless requests were out then.
-func (m *metrics) report(batch string) *tally.Report {
-	t := tally.New(batch)
+func (m *metrics) report(batch string) *batchstats.Report {
+	t := batchstats.New(batch)
 	for _, r := range m.results {
 		t.Add(r)
 	}
@@ -76,15 +76,13 @@ func (m *metrics) prefixes() []report.Prefix {
 	return list
 }
 
-// MethodDirect is the method of a result that no pipeline had a part in: one Ollama by itself, which does one request after the other.
-const MethodDirect jobs.Method = "direct"
-
-// pair is the seconds of a submission's two requests, one after the other and side by side; ok is false if there are not two, or if they were not made side by side.
+// pair is the seconds of a submission's two requests, one after the other and side by side; ok is false if there are not two, or if they were not made side by side,
+// as one Ollama by itself does not.
 func pair(s *report.Student) (sequential, parallel float64, ok bool) {
-	if s.Code == nil || s.Feedback == nil || s.Code.Method == MethodDirect || s.Feedback.Method == MethodDirect {
+	if s.Code == nil || s.Feedback == nil || s.Code.Method == jobs.MethodDirect || s.Feedback.Method == jobs.MethodDirect {
 		return 0, 0, false
 	}
-	a, b := tally.Computing(s.Code.Timings), tally.Computing(s.Feedback.Timings)
+	a, b := batchstats.Computing(s.Code.Timings), batchstats.Computing(s.Feedback.Timings)
 	return a + b, max(a, b), a > 0 && b > 0
 }
 

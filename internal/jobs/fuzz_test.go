@@ -73,8 +73,8 @@ func checkRefusal(t *testing.T, err error) {
 func FuzzParseJobSubject(f *testing.F) {
 	id := "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
 	for _, s := range []string{
-		IntakeSubject("hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, "a. b", id), JobSubject(StageFallback, "=>*", Interactive, id),
-		"jobs.decode.m.batch." + id, "jobs.prefill.m.batch-3.u." + id, "jobs.decode.m.batch-3." + id, "jobs.prefill.m.batch-+3.u." + id, "jobs.prefill.*.batch.u." + id, "jobs.prefill.m.>", "jobs.prefill..batch.u." + id, "dlq.prefill.m." + id, "jobs.prefill.=0.batch.u.x", "jobs.prefill.m.batch.*." + id, "jobs.prefill.m.batch.u." + strings.ToUpper(id),
+		JobSubject(StagePrefill, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, "a. b", id), JobSubject(StageFallback, "=>*", Interactive, "u", id),
+		"jobs.decode.m.batch.u." + id, "jobs.decode.m.batch." + id, "jobs.prefill.m.batch-3.u." + id, "jobs.decode.m.batch-3.u." + id, "jobs.prefill.m.batch-+3.u." + id, "jobs.prefill.*.batch.u." + id, "jobs.prefill.m.>", "jobs.prefill..batch.u." + id, "dlq.prefill.m." + id, "jobs.prefill.=0.batch.u.x", "jobs.prefill.m.batch.*." + id, "jobs.prefill.m.batch.u." + strings.ToUpper(id),
 	} {
 		f.Add(s)
 	}
@@ -86,10 +86,7 @@ func FuzzParseJobSubject(f *testing.F) {
 			}
 			return
 		}
-		again := JobSubject(a.Stage, a.Model, a.Token(), a.JobID)
-		if a.Stage == StagePrefill {
-			again = IntakeSubject(a.Model, a.Token(), a.User, a.JobID)
-		}
+		again := JobSubject(a.Stage, a.Model, a.Token(), a.User, a.JobID)
 		if again != subject {
 			t.Errorf("%q is read as %+v, whose subject is %q", subject, a, again)
 		}

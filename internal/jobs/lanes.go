@@ -51,5 +51,11 @@ func (a Address) Token() Class {
 // Token is the class token of the job in the intake: of a batch job, that of its user's lane.
 func (j *Job) Token() Class { return Address{Class: j.Class, Lane: LaneOf(j.User)}.Token() }
 
-// IntakeSubject is where the job waits for prefill.
-func (j *Job) IntakeSubject() string { return IntakeSubject(j.Model, j.Token(), j.User, j.ID) }
+// Subject is where the job waits for a stage.
+func (j *Job) Subject(stage Stage) string {
+	class := j.Class
+	if stage == StagePrefill {
+		class = j.Token()
+	}
+	return JobSubject(stage, j.Model, class, j.User, j.ID)
+}

@@ -12,11 +12,11 @@ func TestLanes(t *testing.T) {
 		"ada": "batch-5", "alan": "batch-3", "grace": "batch", "js-grader": "batch-4", "Übung 1": "batch-2",
 	} {
 		j := &Job{User: user, Model: "m:7b", Class: Batch, ID: testID}
-		if got := j.IntakeSubject(); got != "jobs.prefill.m:7b."+want+"."+EncodeToken(user)+"."+testID {
+		if got := j.Subject(StagePrefill); got != "jobs.prefill.m:7b."+want+"."+EncodeToken(user)+"."+testID {
 			t.Errorf("user %s: %s, want class token %s", user, got, want)
 		}
 		j.Class = Interactive
-		if got := j.IntakeSubject(); got != "jobs.prefill.m:7b.interactive."+EncodeToken(user)+"."+testID {
+		if got := j.Subject(StagePrefill); got != "jobs.prefill.m:7b.interactive."+EncodeToken(user)+"."+testID {
 			t.Errorf("user %s: %s", user, got)
 		}
 	}

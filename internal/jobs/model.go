@@ -75,6 +75,19 @@ func EncodeToken(name string) string {
 	return b.String()
 }
 
+// KeyToken writes any name as one token of a key in a bucket, where ':' is not allowed: letters, digits, '_' and '-' stay, any other byte becomes =XX.
+func KeyToken(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		if c := name[i]; plain(c) && c != ':' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
+}
+
 // DecodeToken is the inverse of [EncodeToken]; what it would not have written is an error.
 func DecodeToken(token string) (string, error) {
 	var b strings.Builder

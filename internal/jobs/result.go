@@ -24,6 +24,7 @@ const (
 	MethodDisaggregated Method = "disaggregated" // prefill and decode on two machines
 	MethodLocal         Method = "local"         // both phases on one machine, as planned: the decode machine unless the decision says otherwise
 	MethodFallback      Method = "fallback"      // both phases on the decode machine, because prefill was not to be had
+	MethodDirect        Method = "direct"        // both phases by one Ollama, without the queue; only in what submitter itself writes
 )
 
 // The messages that callers of the system know, word for word.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -17,33 +18,30 @@ const (
 // HeaderReplyTo names an inbox (under _INBOX.) that gets a copy of the job's result.
 const HeaderReplyTo = "Tandem-Reply-To"
 
-// HeaderUser names the user of a dead letter, as one token; it has none if the user is not known.
-const HeaderUser = "Tandem-User"
+// NoUser is in the place of a user's token if the user is not known. No name is encoded so.
+const NoUser = "="
 
-// JobSubject is where a job waits for decode or fallback: jobs.<stage>.<model>.<class>.<job>.
-func JobSubject(stage Stage, model string, class Class, jobID string) string {
-	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + "." + jobID
-}
-
-// IntakeSubject is where a user's job waits for prefill: jobs.prefill.<model>.<class>.<user>.<job>. Class may be that of a [Lane]. The user stands in it, so that rights can be given for it.
-func IntakeSubject(model string, class Class, user, jobID string) string {
-	return JobSubject(StagePrefill, model, class, EncodeToken(user)+"."+jobID)
+// JobSubject is where a user's job waits for a stage: jobs.<stage>.<model>.<class>.<user>.<job>. In the intake, the stage prefill, class may be that of a
+// [Lane]. The user stands in it, so that rights can be given for it, and since ids are made by clients, so that two users may have the same.
+func JobSubject(stage Stage, model string, class Class, user, jobID string) string {
+	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + "." + EncodeToken(user) + "." + jobID
 }
 
 // JobFilter matches all jobs of a stage, model and class token.
 func JobFilter(stage Stage, model string, class Class) string {
-	if stage == StagePrefill {
-		return JobSubject(stage, model, class, "*.*")
-	}
-	return JobSubject(stage, model, class, "*")
+	return "jobs." + string(stage) + "." + EncodeToken(model) + "." + string(class) + ".*.*"
 }
 
-// AnyJobFilter matches one job at a stage, whatever its model, class and user.
-func AnyJobFilter(stage Stage, jobID string) string {
-	if stage == StagePrefill {
-		jobID = "*." + jobID
+// AnyJobFilter matches a user's job at a stage, or anybody's if user is empty, whatever its model and class.
+func AnyJobFilter(stage Stage, user, jobID string) string {
+	return "jobs." + string(stage) + ".*.*." + userFilter(user) + "." + jobID
+}
+
+func userFilter(user string) string {
+	if user == "" {
+		return "*"
 	}
-	return "jobs." + string(stage) + ".*.*." + jobID
+	return EncodeToken(user)
 }
 
 // ResultSubject is where the terminal record of a job is published.
@@ -59,13 +57,18 @@ func TokensSubject(user, batch, jobID string) string {
 	return "tokens." + EncodeToken(user) + "." + EncodeToken(batch) + "." + jobID
 }
 
-// DLQSubject is where the dead letter of a job is kept.
-func DLQSubject(stage Stage, model, jobID string) string {
-	return "dlq." + string(stage) + "." + EncodeToken(model) + "." + jobID
+// DLQSubject is where the dead letter of a job is kept: dlq.<stage>.<model>.<user>.<job>. The user is = if none is known.
+func DLQSubject(stage Stage, model, user, jobID string) string {
+	return "dlq." + string(stage) + "." + EncodeToken(model) + "." + cmp.Or(EncodeToken(user), NoUser) + "." + jobID
 }
 
-// CancelSubject is the broadcast that ends a running job.
-func CancelSubject(jobID string) string { return "ctl.cancel." + jobID }
+// AnyLetterFilter matches the dead letter of a user's job, or of anybody's if user is empty, whatever its stage and model.
+func AnyLetterFilter(user, jobID string) string {
+	return "dlq.*.*." + userFilter(user) + "." + jobID
+}
+
+// CancelSubject is the broadcast that ends a user's running job.
+func CancelSubject(user, jobID string) string { return "ctl.cancel." + EncodeToken(user) + "." + jobID }
 
 // ConsumerName is the durable that all workers of a role, model and class token share. Decode and
 // fallback share the decode one.
@@ -91,35 +94,30 @@ type Address struct {
 	Stage Stage
 	Model string
 	Class Class
-	Lane  int    // of a batch job in the intake
-	User  string // of a job in the intake
+	Lane  int // of a batch job in the intake
+	User  string
 	JobID string
 }
 
-// ParseJobSubject reads a subject that [JobSubject] or [IntakeSubject] wrote.
+// ParseJobSubject reads a subject that [JobSubject] wrote.
 func ParseJobSubject(subject string) (Address, error) {
 	p := strings.Split(subject, ".")
-	intake := len(p) == 6 && p[1] == string(StagePrefill)
-	if p[0] != "jobs" || !intake && (len(p) != 5 || p[1] == string(StagePrefill)) {
-		return Address{}, fmt.Errorf("parse subject %.200q: want jobs.<stage>.<model>.<class>.<job>, with the user before the job in the intake", subject)
+	if p[0] != "jobs" || len(p) != 6 {
+		return Address{}, fmt.Errorf("parse subject %.200q: want jobs.<stage>.<model>.<class>.<user>.<job>", subject)
 	}
 	class, lane, known := Class(p[3]).Split()
-	a := Address{Stage: Stage(p[1]), Class: class, Lane: lane, JobID: p[len(p)-1]}
-	var err error
-	if intake {
-		if a.User, err = DecodeToken(p[4]); err != nil {
-			return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
-		}
-		if a.User == "" {
-			return Address{}, fmt.Errorf("parse subject %.200q: no user", subject)
-		}
-	}
-	if a.Model, err = DecodeToken(p[2]); err != nil {
+	model, err := DecodeToken(p[2])
+	if err != nil {
 		return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
 	}
-	if a.Model == "" {
-		return Address{}, fmt.Errorf("parse subject %.200q: no model", subject)
+	user, err := DecodeToken(p[4])
+	if err != nil {
+		return Address{}, fmt.Errorf("parse subject %.200q: %w", subject, err)
 	}
+	if model == "" || user == "" {
+		return Address{}, fmt.Errorf("parse subject %.200q: no model, or no user", subject)
+	}
+	a := Address{Stage(p[1]), model, class, lane, user, p[5]}
 	if a.Stage != StagePrefill && a.Stage != StageDecode && a.Stage != StageFallback {
 		return Address{}, fmt.Errorf("parse subject %.200q: unknown stage %.60q", subject, p[1])
 	}

@@ -10,18 +10,22 @@ const testID = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
 func TestSubjects(t *testing.T) {
 	hf := "hf.co/unsloth/Qwen3-GGUF:Q4_K_M"
 	for got, want := range map[string]string{
-		IntakeSubject("qwen3-coder:30b", Interactive, "ada l.", testID): "jobs.prefill.qwen3-coder:30b.interactive.ada=20l~." + testID,
-		JobFilter(StagePrefill, "m", Lane(3)):                           "jobs.prefill.m.batch-3.*.*",
-		AnyJobFilter(StagePrefill, testID):                              "jobs.prefill.*.*.*." + testID,
-		JobSubject(StageFallback, hf, Batch, testID):                    "jobs.fallback.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch." + testID,
-		JobFilter(StageDecode, hf, Batch):                               "jobs.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch.*",
-		AnyJobFilter(StageDecode, testID):                               "jobs.decode.*.*." + testID,
-		ResultSubject("ada l.", "hw/1", testID):                         "results.ada=20l~.hw+1." + testID,
-		BatchResults("ada", "single"):                                   "results.ada.single.*",
-		TokensSubject("ada", "single", testID):                          "tokens.ada.single." + testID,
-		DLQSubject(StageDecode, hf, testID):                             "dlq.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M." + testID,
-		CancelSubject(testID):                                           "ctl.cancel." + testID,
-		ConsumerName(RoleDecode, "a_b.c", Batch):                        "decode_a_b~c_batch",
+		JobSubject(StagePrefill, "qwen3-coder:30b", Interactive, "ada l.", testID): "jobs.prefill.qwen3-coder:30b.interactive.ada=20l~." + testID,
+		JobFilter(StagePrefill, "m", Lane(3)):                                      "jobs.prefill.m.batch-3.*.*",
+		AnyJobFilter(StagePrefill, "", testID):                                     "jobs.prefill.*.*.*." + testID,
+		JobSubject(StageFallback, hf, Batch, "ada", testID):                        "jobs.fallback.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch.ada." + testID,
+		JobFilter(StageDecode, hf, Batch):                                          "jobs.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.batch.*.*",
+		AnyJobFilter(StageDecode, "", testID):                                      "jobs.decode.*.*.*." + testID,
+		AnyJobFilter("*", "ada l.", testID):                                        "jobs.*.*.*.ada=20l~." + testID,
+		ResultSubject("ada l.", "hw/1", testID):                                    "results.ada=20l~.hw+1." + testID,
+		BatchResults("ada", "single"):                                              "results.ada.single.*",
+		TokensSubject("ada", "single", testID):                                     "tokens.ada.single." + testID,
+		DLQSubject(StageDecode, hf, "ada", testID):                                 "dlq.decode.hf~co+unsloth+Qwen3-GGUF:Q4_K_M.ada." + testID,
+		DLQSubject(StageDecode, "m", "", testID):                                   "dlq.decode.m.=." + testID,
+		AnyLetterFilter("ada l.", testID):                                          "dlq.*.*.ada=20l~." + testID,
+		AnyLetterFilter("", testID):                                                "dlq.*.*.*." + testID,
+		CancelSubject("ada l.", testID):                                            "ctl.cancel.ada=20l~." + testID,
+		ConsumerName(RoleDecode, "a_b.c", Batch):                                   "decode_a_b~c_batch",
 	} {
 		if got != want {
 			t.Errorf("subject is %s, want %s", got, want)
@@ -34,24 +38,21 @@ func TestParseJobSubject(t *testing.T) {
 		{StagePrefill, "qwen3-coder:30b", Interactive, 0, "ada l.", testID},
 		{StagePrefill, "m", Batch, 0, "*", testID},
 		{StagePrefill, "m", Batch, 7, "ü", testID},
-		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, 0, "", testID},
-		{StageFallback, "a b", Batch, 0, "", testID},
+		{StageDecode, "hf.co/unsloth/Qwen3-GGUF:Q4_K_M", Batch, 0, "m", testID},
+		{StageFallback, "m", Batch, 0, "m", testID},
 	} {
-		subject := JobSubject(want.Stage, want.Model, want.Token(), want.JobID)
-		if want.Stage == StagePrefill {
-			subject = IntakeSubject(want.Model, want.Token(), want.User, want.JobID)
-		}
+		subject := JobSubject(want.Stage, want.Model, want.Token(), want.User, want.JobID)
 		got, err := ParseJobSubject(subject)
 		if err != nil || got != want {
 			t.Errorf("ParseJobSubject = %+v, %v; want %+v", got, err, want)
 		}
 	}
 	for _, subject := range []string{
-		"", "jobs", "jobs.prefill.m.batch", "jobs.prefill.m.batch.ada." + testID + ".x", "jobz.prefill.m.batch." + testID,
-		"jobs.sleep.m.batch." + testID, "jobs.prefill..batch.ada." + testID, "jobs.prefill.m.urgent.ada." + testID,
-		"jobs.prefill.=4.batch.ada." + testID, "jobs.prefill.m.batch.ada.x", "jobs.prefill.m.batch." + testID, "jobs.prefill.m.batch.." + testID, "jobs.decode.m.batch.ada." + testID, "jobs.prefill.m.batch.ada." + strings.ToUpper(testID),
+		"", "jobs", "jobs.prefill.m.batch", "jobs.prefill.m.batch.ada." + testID + ".x", "jobz.prefill.m.batch.ada." + testID,
+		"jobs.sleep.m.batch.ada." + testID, "jobs.prefill..batch.ada." + testID, "jobs.prefill.m.urgent.ada." + testID,
+		"jobs.prefill.=4.batch.ada." + testID, "jobs.prefill.m.batch.ada.x", "jobs.prefill.m.batch." + testID, "jobs.prefill.m.batch.." + testID, "jobs.decode.m.batch." + testID, "jobs.prefill.m.batch.ada." + strings.ToUpper(testID),
 		"jobs.prefill.m.batch-0.ada." + testID, "jobs.prefill.m.batch-8.ada." + testID, "jobs.prefill.m.batch-03.ada." + testID, "jobs.prefill.m.batch-.ada." + testID,
-		"jobs.prefill.m.interactive-1.ada." + testID, "jobs.decode.m.batch-1." + testID, "jobs.fallback.m.batch-1." + testID,
+		"jobs.prefill.m.interactive-1.ada." + testID, "jobs.decode.m.batch-1.ada." + testID, "jobs.fallback.m.batch-1.ada." + testID,
 	} {
 		if got, err := ParseJobSubject(subject); err == nil {
 			t.Errorf("ParseJobSubject(%q) = %+v, want an error", subject, got)

@@ -192,15 +192,20 @@ func checkID(field, id string) error {
 	return nil
 }
 
+// CheckUser checks a user's name, as it stands in jobs and subjects.
+func CheckUser(user string) error {
+	if user == "" {
+		return Errorf(CodeInvalid, "user is empty")
+	}
+	return checkName("user", user)
+}
+
 // checkOwner checks the two names that, with the id, are the address of a result.
 func checkOwner(user, batch string) error {
-	switch {
-	case user == "":
-		return Errorf(CodeInvalid, "user is empty")
-	case batch == "":
+	if batch == "" && user != "" {
 		return Errorf(CodeInvalid, "batch is empty; use %q for a job by itself", SingleBatch)
 	}
-	return cmp.Or(checkName("user", user), checkName("batch", batch))
+	return cmp.Or(CheckUser(user), checkName("batch", batch))
 }
 
 // checkName accepts an empty name.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/slots"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -36,7 +36,7 @@ func attachedTo(t testing.TB, args ...string) *Engine {
 func attach(t testing.TB, o Options, args ...string) *Engine {
 	t.Helper()
 	o.APIKey = "secret"
-	var p *leash.Process
+	var p *supervisor.Process
 	until(t, "the server answers", func() bool {
 		if p == nil || ended(p) { // not yet, or another program took the port
 			port, err := freePort()
@@ -45,7 +45,7 @@ func attach(t testing.TB, o Options, args ...string) *Engine {
 			}
 			o.URL = fmt.Sprintf("http://127.0.0.1:%d/", port)
 			all := append([]string{"--model", model(t, tinymodel.BPE), "--port", fmt.Sprint(port), "--threads", "1"}, args...)
-			if p, err = leash.Start(binary(t), all, "", environment("secret"), t.Output()); err != nil {
+			if p, err = supervisor.Start(binary(t), all, "", environment("secret"), t.Output()); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(p.Stop)
@@ -64,7 +64,7 @@ func attach(t testing.TB, o Options, args ...string) *Engine {
 	return e
 }
 
-func ended(p *leash.Process) bool {
+func ended(p *supervisor.Process) bool {
 	select {
 	case <-p.Exited():
 		return true

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/slots"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -84,12 +84,12 @@ func TestAnotherModelUnderTheSameName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model.gguf")
 	var port int
 	var e *Engine
-	start := func() *leash.Process {
-		var p *leash.Process
+	start := func() *supervisor.Process {
+		var p *supervisor.Process
 		until(t, "the server answers", func() bool {
 			if p == nil || ended(p) {
 				var err error
-				if p, err = leash.Start(binary(t), []string{"--model", file, "--port", fmt.Sprint(port), "--threads", "1", "--ctx-size", "512"}, "", environment(""), t.Output()); err != nil {
+				if p, err = supervisor.Start(binary(t), []string{"--model", file, "--port", fmt.Sprint(port), "--threads", "1", "--ctx-size", "512"}, "", environment(""), t.Output()); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(p.Stop)

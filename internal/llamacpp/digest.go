@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"tandem/internal/atomicfile"
 )
 
 // digests computes the SHA-256 of model files in the background, since that takes a minute for a large
@@ -125,7 +127,7 @@ func (d *digests) find(key string, files []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := writeFile(remembered, found+" "+key); err != nil {
+	if err := atomicfile.Write(remembered, []byte(found+" "+key), 0o600); err != nil {
 		d.log.Warn("the model file's digest will be computed again at the next start", "error", err)
 	}
 	return found, nil
@@ -181,21 +183,4 @@ func identify(path string) (files []string, key string, err error) {
 		key += fmt.Sprintf("%s %d %d\n", f, info.Size(), info.ModTime().UnixNano())
 	}
 	return files, key, nil
-}
-
-// writeFile makes the file appear whole, readable by its owner.
-func writeFile(path, content string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".digest-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after the rename there is nothing to remove
-	_, err = f.WriteString(content)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -88,7 +88,7 @@ func supervised(t testing.TB, o Options) *Engine {
 
 // pidOf is the process id of a supervised server, 0 if it is not up.
 func pidOf(e *Engine) int {
-	return e.where.(*supervisor).keeper.Status().PID
+	return e.where.(*ownServer).supervisor.Status().PID
 }
 
 // ask is a request for a greedy answer of at most n tokens.

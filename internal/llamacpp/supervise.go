@@ -9,15 +9,15 @@ import (
 	"sync"
 
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/slots"
+	"tandem/internal/supervisor"
 )
 
-// supervisor keeps one llama-server running.
-type supervisor struct {
-	options Options
-	client  *slots.Client
-	keeper  *leash.Keeper
+// ownServer is a llama-server that is kept running.
+type ownServer struct {
+	options    Options
+	client     *slots.Client
+	supervisor *supervisor.Supervisor
 
 	mu    sync.Mutex
 	flags *flags         // of the program; it is asked for them once
@@ -25,27 +25,27 @@ type supervisor struct {
 }
 
 // supervise starts a server and keeps it running until close.
-func supervise(o Options, c *slots.Client) (*supervisor, error) {
-	s := &supervisor{options: o, client: c}
+func supervise(o Options, c *slots.Client) (*ownServer, error) {
+	s := &ownServer{options: o, client: c}
 	var err error
-	s.keeper, err = leash.Keep(leash.Kept{Name: "llama-server", Start: s.start, Up: s.up, LogFile: o.LogFile, Log: o.Log})
+	s.supervisor, err = supervisor.New(supervisor.Config{Name: "llama-server", Start: s.start, Up: s.up, LogFile: o.LogFile, Log: o.Log})
 	return s, err
 }
 
 // close ends the server and waits until it is gone.
-func (s *supervisor) close() { s.keeper.Close() }
+func (s *ownServer) close() { s.supervisor.Close() }
 
 // restart has the server end and start again.
-func (s *supervisor) restart() bool { s.keeper.Restart(); return true }
+func (s *ownServer) restart() bool { s.supervisor.Restart(); return true }
 
 // endpoint is where the server listens, or why it does not.
-func (s *supervisor) endpoint() (slots.Endpoint, error) {
-	switch now := s.keeper.Status(); {
-	case now.Phase == leash.Down:
+func (s *ownServer) endpoint() (slots.Endpoint, error) {
+	switch now := s.supervisor.Status(); {
+	case now.Phase == supervisor.Down:
 		return slots.Endpoint{}, doesNotStart(now.Problem)
-	case now.Phase == leash.Starting && now.Problem != nil:
+	case now.Phase == supervisor.Starting && now.Problem != nil:
 		return slots.Endpoint{}, jobs.Errorf(jobs.CodeEngineBusy, "llama-server is being restarted: %w", now.Problem)
-	case now.Phase == leash.Starting:
+	case now.Phase == supervisor.Starting:
 		return slots.Endpoint{}, slots.ErrLoading
 	}
 	s.mu.Lock()
@@ -54,8 +54,8 @@ func (s *supervisor) endpoint() (slots.Endpoint, error) {
 }
 
 // settled waits until the server is up, or has failed to start.
-func (s *supervisor) settled(ctx context.Context) error {
-	err := s.keeper.Settled(ctx)
+func (s *ownServer) settled(ctx context.Context) error {
+	err := s.supervisor.Settled(ctx)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func doesNotStart(problem error) error {
 }
 
 // start starts the server at a new port, with a new key.
-func (s *supervisor) start(ctx context.Context, output io.Writer) (*leash.Process, error) {
+func (s *ownServer) start(ctx context.Context, output io.Writer) (*supervisor.Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flags == nil {
@@ -81,11 +81,11 @@ func (s *supervisor) start(ctx context.Context, output io.Writer) (*leash.Proces
 		return nil, err
 	}
 	s.at = slots.Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Key: rand.Text()}
-	return leash.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(s.at.Key), output)
+	return supervisor.Start(s.options.Binary, s.flags.arguments(s.options, port), "", environment(s.at.Key), output)
 }
 
 // up is nil as soon as the server has the model in memory.
-func (s *supervisor) up(ctx context.Context) error {
+func (s *ownServer) up(ctx context.Context) error {
 	s.mu.Lock()
 	at := s.at
 	s.mu.Unlock()

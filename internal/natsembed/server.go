@@ -36,6 +36,7 @@ type Options struct {
 	Cluster     *Cluster     // nil: a server by itself
 	Users       []User       // who may connect; everybody if empty
 	TLS         *tls.Config  // nil: plain TCP
+	Include     string       // file of NATS' configuration with TLS, accounts and users, in place of Users and TLS; read again when the system account asks for it
 	Log         *slog.Logger // nil: nothing is logged
 }
 
@@ -51,7 +52,7 @@ type User struct {
 	Name, Password string
 	NKey           string   // public nkey ("U…")
 	DenyPublish    []string // subjects that this user may not publish to
-	DenySubscribe  []string // subjects that this user may not subscribe to
+	DenySubscribe  []string // nor subscribe to
 }
 
 // Server is a running, or stopped, NATS server.
@@ -67,6 +68,9 @@ type Server struct {
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Dir == "" && !opts.NoJetStream {
 		return nil, errors.New("start NATS server: no folder for the JetStream store; set Dir")
+	}
+	if opts.Include != "" && (opts.NoJetStream || opts.Cluster != nil) {
+		return nil, errors.New("start NATS server: Include is for a server by itself with JetStream")
 	}
 	if opts.Host == "" {
 		opts.Host = "127.0.0.1"
@@ -87,7 +91,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 // URL is where clients connect. It stays the same over [Server.Restart].
 func (s *Server) URL() string {
 	scheme := "nats://"
-	if s.opts.TLS != nil {
+	if s.opts.TLS != nil || s.opts.Include != "" {
 		scheme = "tls://"
 	}
 	return scheme + net.JoinHostPort(s.opts.Host, strconv.Itoa(s.opts.Port))
@@ -135,7 +139,13 @@ func (s *Server) start(ctx context.Context) (err error) {
 			s.opts.Log.Warn("NATS store is synced to the disk every two minutes only: a crash of this machine loses acknowledged messages", "dir", s.opts.Dir)
 		}
 	}
-	if s.running, err = server.NewServer(s.serverOptions()); err != nil {
+	opts := s.serverOptions()
+	if s.opts.Include != "" {
+		if opts, err = s.withInclude(opts); err != nil {
+			return err
+		}
+	}
+	if s.running, err = server.NewServer(opts); err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
@@ -153,7 +163,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 		}
 	}
 	s.opts.Port = s.running.Addr().(*net.TCPAddr).Port
-	if s.opts.NoJetStream {
+	if s.opts.NoJetStream || s.opts.Include != "" {
 		return nil
 	}
 	return s.tellSettings()

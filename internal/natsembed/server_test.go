@@ -126,6 +126,17 @@ func TestStartErrors(t *testing.T) {
 		t.Errorf("Start without a folder: error = %v, want one that names Dir", err)
 	}
 
+	include := filepath.Join(t.TempDir(), "include.conf")
+	if err := os.WriteFile(include, []byte("accounts { A { users: [ { nkey: none } ] } }"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsembed.Start(t.Context(), natsembed.Options{Dir: t.TempDir(), Include: include}); err == nil || !strings.Contains(err.Error(), "configuration refused") {
+		t.Errorf("Start with a wrong configuration: error = %v, want one that says so", err)
+	}
+	if _, err := natsembed.Start(t.Context(), natsembed.Options{NoJetStream: true, Include: include}); err == nil || !strings.Contains(err.Error(), "Include") {
+		t.Errorf("Start with a configuration but no JetStream: error = %v, want one that names Include", err)
+	}
+
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

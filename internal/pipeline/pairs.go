@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/jobs"
 )
 
@@ -210,34 +210,8 @@ func writePairs(file string, stopped map[string]stop) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write stopped hand-overs: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
+	if err := atomicfile.Replace(file, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write stopped hand-overs: %w", err)
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err == nil {
-		err = keepOwner(f, file)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write stopped hand-overs: %w", err), os.Remove(f.Name()))
-	}
-	return nil
-}
-
-// keepOwner gives a file that root wrote to the owner of the one that it is to replace, if there is one.
-func keepOwner(f *os.File, replaced string) error {
-	info, err := os.Stat(replaced)
-	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		return f.Chown(int(owner.Uid), int(owner.Gid))
 	}
 	return nil
 }

@@ -252,7 +252,7 @@ func TestAheadEndedUnheard(t *testing.T) {
 		t.Fatalf("publish result: first = %t, %v", first, err)
 	}
 	r.eventually("the worker hears of it", func() bool {
-		d, _ := s.running.Load(jobs.JobSubject(jobs.StageDecode, list[1].Model, list[1].Class, list[1].ID))
+		d, _ := s.running.Load(list[1].Subject(jobs.StageDecode))
 		n, _, err := d.(*delivery).ends.Pending()
 		return err == nil && n == 1
 	})
@@ -407,7 +407,7 @@ func TestAheadIsBlamedOnce(t *testing.T) {
 	r.lose(jobs.RoleDecode)
 	handBacks := func(want int) {
 		t.Helper()
-		if got, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.ID)); err != nil || got.HandBacks != want {
+		if got, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.User, j.ID)); err != nil || got.HandBacks != want {
 			t.Errorf("history = %+v, %v; want %d hand-backs", got, err, want)
 		}
 	}

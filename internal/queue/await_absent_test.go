@@ -17,7 +17,7 @@ func TestAwaitWhileNobodySaysWhetherItWasReplayed(t *testing.T) {
 	var lose atomic.Bool
 	var lost atomic.Int32
 	wire, err := tap.ListenNATS(tap.NATSOptions{Target: strings.TrimPrefix(r.server.URL(), "nats://"), On: func(op *tap.Op) tap.Verdict {
-		if op.FromClient && strings.HasPrefix(op.Subject, "$JS.API.STREAM.MSG.GET.") && lose.CompareAndSwap(true, false) {
+		if op.FromClient && strings.HasPrefix(op.Subject, "$JS.API.STREAM.INFO.") && lose.CompareAndSwap(true, false) {
 			lost.Add(1)
 			return tap.Lose
 		}

@@ -39,8 +39,8 @@ func TestUnreadableRecordsAreBuried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			j := testJob(jobs.Batch)
-			subject := jobs.JobSubject(jobs.StageDecode, j.Model, j.Class, j.ID)
-			if _, err := r.js.Publish(t.Context(), subject, []byte(body), jetstream.WithMsgID(j.ID+".decode")); err != nil {
+			subject := j.Subject(jobs.StageDecode)
+			if _, err := r.js.Publish(t.Context(), subject, []byte(body), jetstream.WithMsgID(messageID(j, jobs.StageDecode))); err != nil {
 				t.Fatal(err)
 			}
 			sub, err := r.nc.SubscribeSync(jobs.SubjectDLQ)
@@ -66,8 +66,8 @@ func TestJobInAnothersName(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	mine, lane, good := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
-	r.publish(jobs.IntakeSubject(mine.Model, jobs.Batch, "mallory", mine.ID), "1", mine)
-	r.publish(jobs.IntakeSubject(lane.Model, jobs.Lane(1+jobs.LaneOf(lane.User)%(jobs.Lanes-1)), lane.User, lane.ID), "2", lane)
+	r.publish(jobs.JobSubject(jobs.StagePrefill, mine.Model, jobs.Batch, "mallory", mine.ID), "1", mine)
+	r.publish(jobs.JobSubject(jobs.StagePrefill, lane.Model, jobs.Lane(1+jobs.LaneOf(lane.User)%(jobs.Lanes-1)), lane.User, lane.ID), "2", lane)
 	r.submit(good)
 	var done book
 	r.start(jobs.RolePrefill, 1, done.note(passOn))

@@ -110,8 +110,16 @@ func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error
 		return err
 	}
 	if resumed { // the server forgets the ids of finished jobs when it restarts
-		l, err := c.locate(ctx, j.User, j.ID)
-		if err != nil || l.place != PlaceUnknown {
+		found, err := c.find(ctx, true, j.ID)
+		if errors.Is(err, errNoWorker) { // who gets a job that is under way finds out
+			var r *jobs.Result
+			if r, err = c.stored(ctx, anyBatch, j.ID); r != nil {
+				return nil
+			}
+		} else if err == nil && found[0].Place != PlaceUnknown {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -122,7 +130,11 @@ func (c *Client) submitOne(ctx context.Context, j *jobs.Job, resumed bool) error
 // BatchJobs lists the ids of a batch's jobs that have a result, wait or run, in order; for whoever
 // awaits a batch without its manifest.
 func (c *Client) BatchJobs(ctx context.Context, batch string) ([]string, error) {
-	pending, err := c.pendingJobs(ctx, c.user, batch)
+	return control[[]string](ctx, c.Conn, verbJobs, c.user, request{Batch: batch})
+}
+
+func (c *Conn) batchJobs(ctx context.Context, user, batch string) ([]string, error) {
+	pending, err := c.pendingJobs(ctx, user, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +142,7 @@ func (c *Client) BatchJobs(ctx context.Context, batch string) ([]string, error) 
 	for _, l := range pending {
 		ids[l.job.ID] = true
 	}
-	subjects, err := c.subjects(ctx, StreamResults, jobs.BatchResults(c.user, batch))
+	subjects, err := c.subjects(ctx, StreamResults, resultsOf(user, jobs.EncodeToken(batch), "*"))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +156,7 @@ func (c *Client) BatchJobs(ctx context.Context, batch string) ([]string, error) 
 func (c *Conn) subjects(ctx context.Context, stream, filter string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit) // no leader, no answer
 	defer cancel()
-	s, err := c.js.Stream(ctx, stream)
+	s, err := c.stream(ctx, stream)
 	if err == nil {
 		var info *jetstream.StreamInfo
 		if info, err = s.Info(ctx, jetstream.WithSubjectFilter(filter)); err == nil {

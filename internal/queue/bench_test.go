@@ -2,28 +2,85 @@ package queue
 
 import (
 	"context"
+	"crypto/tls"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"tandem/internal/access"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/natsembed/natstest"
 )
 
 // storedPerJob are the messages that a job of two stages leaves in streams: job, hop, result.
 const storedPerJob = 3
 
-// syncModes are how often the server syncs its store to the disk.
-var syncModes = []struct {
-	name string
-	lazy bool
-}{{"sync=always", false}, {"sync=default", true}}
+// mode is how often the server syncs its store to the disk, whether all is encrypted, and whether everybody has a key with rights of its own, too.
+type mode struct {
+	name              string
+	lazy, tls, rights bool
+}
 
-func newBench(b *testing.B, lazy bool) *rig {
-	return newRigOn(b, natsembed.Options{Dir: b.TempDir(), LazySync: lazy})
+var modes = []mode{{name: "sync=always"}, {name: "sync=always,TLS", tls: true}, {name: "sync=always,TLS,rights", tls: true, rights: true}, {name: "sync=default", lazy: true}}
+
+// bench is a rig with a caller.
+type bench struct {
+	*rig
+	caller *Client
+	mode
+}
+
+func newBench(b *testing.B, m mode) *bench {
+	o := natsembed.Options{Dir: b.TempDir(), LazySync: m.lazy}
+	if !m.rights {
+		r := &rig{t: b, timing: lively()}
+		if m.tls {
+			r.ca = encrypted(b, &o)
+		}
+		r.server = natstest.Start(b, o)
+		r.begin()
+		return &bench{r, NewClient(r.connect(), "user"), m}
+	}
+	r, _ := boundRigOn(b, o, "user")
+	r.init(false, testModel)
+	c := connects(b, Config{URL: r.urls, Name: "test", NKey: r.credential("user"), TLSCA: r.access.CA(), Inbox: "user", Timing: r.timing})
+	return &bench{r, NewClient(c, "user"), m}
+}
+
+// encrypted has a server speak TLS, and returns the file of the authority that its clients know it by.
+func encrypted(b *testing.B, o *natsembed.Options) (ca string) {
+	folder := access.Folder(filepath.Join(b.TempDir(), "access"))
+	if err := folder.Create([]string{"127.0.0.1"}, []string{testModel}); err != nil {
+		b.Fatal(err)
+	}
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(string(folder), "server.pem"), filepath.Join(string(folder), "server-key.pem"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	return folder.CA()
+}
+
+// work starts a worker.
+func (b *bench) work(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error)) {
+	s := b.prepare(role, slots, run)
+	if b.rights {
+		b.bound(s, &record{})
+	} else {
+		s.begin()
+	}
+}
+
+// submit has the caller submit jobs.
+func (b *bench) submit(list ...*jobs.Job) {
+	for _, j := range list {
+		if err := b.caller.Submit(b.t.Context(), j, SubmitOptions{}); err != nil {
+			b.t.Error(err)
+		}
+	}
 }
 
 // publishAll publishes a record for each job from so many goroutines at once, each waiting for every answer.
@@ -51,9 +108,9 @@ func (r *rig) raw(n int) time.Duration {
 }
 
 func BenchmarkRawPublish(b *testing.B) {
-	for _, mode := range syncModes {
+	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
-			r := newBench(b, mode.lazy)
+			r := newBench(b, mode)
 			b.ResetTimer()
 			took := r.raw(b.N)
 			b.ReportMetric(float64(b.N)/took.Seconds(), "msgs/s")
@@ -63,9 +120,9 @@ func BenchmarkRawPublish(b *testing.B) {
 
 // BenchmarkRawConsume fetches and acknowledges one message after the other, as 8 workers would.
 func BenchmarkRawConsume(b *testing.B) {
-	for _, mode := range syncModes {
+	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
-			r := newBench(b, mode.lazy)
+			r := newBench(b, mode)
 			publishAll(several(b.N, jobs.Batch), 64, r.relay)
 			stream, cfg := consumer(r.timing, jobs.RoleDecode, testModel, jobs.Batch)
 			left := make(chan struct{}, b.N)
@@ -103,27 +160,19 @@ func BenchmarkRawConsume(b *testing.B) {
 // BenchmarkTwoStage runs jobs through prefill and decode workers that do nothing, 8 slots each. Goal
 // with sync=always: jobs/s at least 0.4 × raw publishes/s ÷ stored messages a job, which is goal-ratio 1.
 func BenchmarkTwoStage(b *testing.B) {
-	for _, mode := range syncModes {
+	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
-			r := newBench(b, mode.lazy)
+			r := newBench(b, mode)
 			raw := r.raw(1000)
 			if err := r.empty(StreamResults); err != nil {
 				b.Fatal(err)
 			}
-			r.start(jobs.RoleDecode, 8, answer)
-			r.start(jobs.RolePrefill, 8, passOn)
-			results := r.stored(b)
-			if err := r.warm(results); err != nil {
-				b.Fatal(err)
-			}
+			r.work(jobs.RoleDecode, 8, answer)
+			r.work(jobs.RolePrefill, 8, passOn)
+			r.awaitAll(several(20, jobs.Batch)) // nothing is done for the first time while time is taken
 			list := several(b.N, jobs.Batch)
 			b.ResetTimer()
-			var submitter sync.WaitGroup
-			submitter.Go(func() { publishAll(list, 8, r.submit) })
-			for range list {
-				<-results
-			}
-			submitter.Wait()
+			r.awaitAll(list)
 			perSecond := float64(b.N) / b.Elapsed().Seconds()
 			b.ReportMetric(perSecond, "jobs/s")
 			b.ReportMetric(perSecond/(0.4*1000/raw.Seconds()/storedPerJob), "goal-ratio")
@@ -135,18 +184,20 @@ func BenchmarkTwoStage(b *testing.B) {
 // with engines that take no time. Goal with sync=always: p50 at most 3 ms. A bare publish between two jobs
 // shows what the disk alone takes, three times a job.
 func BenchmarkAddedLatency(b *testing.B) {
-	for _, mode := range syncModes {
+	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
-			r := newBench(b, mode.lazy)
-			r.start(jobs.RoleDecode, 1, answer)
-			r.start(jobs.RolePrefill, 1, passOn)
-			results := r.stored(b)
+			r := newBench(b, mode)
+			r.work(jobs.RoleDecode, 1, answer)
+			r.work(jobs.RolePrefill, 1, passOn)
 			job := func() {
-				r.submit(testJob(jobs.Interactive))
-				<-results
+				j := testJob(jobs.Interactive)
+				r.submit(j)
+				if _, err := r.caller.Await(b.Context(), j.ID); err != nil {
+					b.Fatal(err)
+				}
 			}
 			bare := func() {
-				r.publish(jobs.DLQSubject(jobs.StageDecode, testModel, jobs.NewID()), "", []byte("the size of this matters little"))
+				r.publish(jobs.DLQSubject(jobs.StageDecode, testModel, "user", jobs.NewID()), "", []byte("the size of this matters little"))
 			}
 			var jobsTook, bareTook []time.Duration
 			timed := func(f func(), list *[]time.Duration) {
@@ -174,32 +225,16 @@ func percentile(list []time.Duration, p int) float64 {
 	return float64(list[len(list)*p/100].Microseconds()) / 1000
 }
 
-// stored delivers each result once it is stored, as an awaiting caller gets it.
-func (r *rig) stored(b *testing.B) chan jetstream.Msg {
-	c, err := r.js.OrderedConsumer(b.Context(), StreamResults, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		b.Fatal(err)
+// awaitAll submits jobs and awaits them, as a caller does.
+func (b *bench) awaitAll(list []*jobs.Job) {
+	var submitter sync.WaitGroup
+	submitter.Go(func() { publishAll(list, 8, b.submit) })
+	for _, err := range b.caller.AwaitBatch(b.t.Context(), list[0].Batch, ids(list)) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
 	}
-	ch := make(chan jetstream.Msg, 1000)
-	consuming, err := c.Consume(func(m jetstream.Msg) { ch <- m })
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		consuming.Stop()
-		<-consuming.Closed()
-	})
-	return ch
-}
-
-// warm sends a few jobs through, so that nothing is done for the first time while time is taken.
-func (r *rig) warm(results chan jetstream.Msg) error {
-	list := several(20, jobs.Batch)
-	r.submit(list...)
-	for range list {
-		<-results
-	}
-	return r.empty(StreamResults)
+	submitter.Wait()
 }
 
 func (r *rig) empty(stream string) error {

@@ -41,8 +41,7 @@ func TestEndWithHopUnderWay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			r.timing.CancelWait = 50 * time.Millisecond
+			r := newRig(t, func(t *Timing) { t.CancelWait = 50 * time.Millisecond })
 			leaves, goOn := make(chan struct{}), make(chan struct{})
 			var first sync.Once
 			wire, err := tap.ListenNATS(tap.NATSOptions{Target: strings.TrimPrefix(r.server.URL(), "nats://"), On: func(op *tap.Op) (v tap.Verdict) {
@@ -83,7 +82,7 @@ func TestBarsLeftBehind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	if err := c.bar(t.Context(), jobs.NewID()); err != nil {
+	if err := c.bar(t.Context(), testJob(jobs.Batch)); err != nil {
 		t.Fatal(err)
 	}
 	s := r.start(jobs.RoleDecode, 1, answer)
@@ -108,7 +107,7 @@ func TestBarsLeftBehind(t *testing.T) {
 		t.Errorf("%d dead letters", n)
 	}
 	r.submit(waits)
-	if ended, err := c.CancelBatch(t.Context(), waits.Batch); err != nil || len(ended) != 1 {
+	if ended, _, err := c.CancelBatch(t.Context(), waits.Batch); err != nil || len(ended) != 1 {
 		t.Errorf("CancelBatch ended %d jobs, %v; want the one that waits", len(ended), err)
 	}
 	if n := r.waiting(StreamRelay); n != 0 {

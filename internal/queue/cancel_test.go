@@ -100,8 +100,7 @@ func TestCancelRunning(t *testing.T) {
 // A worker that does not stop does not hold up the caller for ever.
 func TestCancelStubborn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.timing.CancelWait = 50 * time.Millisecond
+	r := newRig(t, func(t *Timing) { t.CancelWait = 50 * time.Millisecond })
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		close(begun)
@@ -182,7 +181,7 @@ func TestCancelBatch(t *testing.T) {
 	r.submit(list[5:]...)
 	r.submit(other)
 
-	ended, err := c.CancelBatch(t.Context(), list[0].Batch)
+	ended, _, err := c.CancelBatch(t.Context(), list[0].Batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +201,7 @@ func TestCancelBatch(t *testing.T) {
 			t.Errorf("job %d: status %s, want %s", i, res.Status, want)
 		}
 	}
-	again, err := c.CancelBatch(t.Context(), list[0].Batch)
+	again, _, err := c.CancelBatch(t.Context(), list[0].Batch)
 	if err != nil || len(again) != 0 {
 		t.Errorf("cancelling again ended %d jobs, %v", len(again), err)
 	}
@@ -214,7 +213,7 @@ func TestCancelBatch(t *testing.T) {
 // A worker whose engine stops only when the batch was purged leaves no record of its own.
 func TestPurgeBeforeWorkerStops(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, func(t *Timing) { t.CancelWait = 50 * time.Millisecond })
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	s := r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
 		close(begun)
@@ -225,7 +224,6 @@ func TestPurgeBeforeWorkerStops(t *testing.T) {
 	j := testJob(jobs.Batch)
 	r.relay(j)
 	<-begun
-	r.timing.CancelWait = 50 * time.Millisecond
 	if _, err := NewClient(r.connect(), j.User).PurgeBatch(t.Context(), j.Batch); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +254,7 @@ func TestPendingJobsKeepNoText(t *testing.T) {
 			t.Errorf("location = %+v holds the record", l)
 		}
 	}
-	if _, err := c.CancelBatch(t.Context(), list[0].Batch); err != nil {
+	if _, _, err := c.CancelBatch(t.Context(), list[0].Batch); err != nil {
 		t.Fatal(err)
 	}
 	for i, res := range r.results(list...) {

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +46,8 @@ type Client struct {
 	user  string
 	known sync.Map // models and classes that have a consumer; they never lose it
 	clock serverClock
+
+	allowed allowance
 }
 
 // NewClient returns a client for the results of user.
@@ -97,16 +102,16 @@ func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
 	defer cancel()
-	for _, at := range []source{{StreamIntake, name}, sourceOf(jobs.RolePrefill, j.Model, j.Class), sourceOf(jobs.RoleDecode, j.Model, j.Class)} {
-		_, err := c.js.Consumer(ctx, at.stream, at.consumer)
+	for _, token := range []jobs.Class{j.Token(), j.Class} {
+		there, err := c.hasConsumer(ctx, sourceOf(jobs.RolePrefill, j.Model, token))
 		switch {
-		case err == nil && at.stream == StreamIntake && at.consumer != name:
+		case err != nil:
+			return err
+		case there && token != j.Token():
 			return jobs.Errorf(jobs.CodeUnknownModel, "all workers of model %s are older than this program and would not find its batch jobs; upgrade the workers first", j.Model)
-		case err == nil:
+		case there:
 			c.known.Store(name, true)
 			return nil
-		case !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound):
-			return c.failed(ctx, err, "look up model %s", j.Model)
 		}
 	}
 	models, err := c.Models(ctx)
@@ -120,23 +125,60 @@ func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
 		j.Model, strings.Join(models, ", "))
 }
 
+// What a grader's account has in the place of JetStream: see internal/access.
+const (
+	modelPrefix  = "model."  // and a consumer of the intake: what it is
+	resultPrefix = "result." // and user, batch and job: the result
+)
+
+// hasConsumer reports whether the intake has a consumer, of which a grader's account is told by another subject.
+func (c *Conn) hasConsumer(ctx context.Context, at source) (bool, error) {
+	subject := "$JS.API.CONSUMER.INFO." + at.stream + "." + at.consumer
+	if c.grader {
+		subject = modelPrefix + at.consumer
+	}
+	msg, err := c.nc.RequestWithContext(ctx, subject, nil)
+	if err != nil {
+		return false, c.failed(ctx, err, "look up consumer %s", at.consumer)
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return false, c.failed(ctx, err, "look up consumer %s", at.consumer)
+	}
+	switch {
+	case answer.Error == nil:
+		return true, nil
+	case slices.Contains([]jetstream.ErrorCode{jetstream.JSErrCodeConsumerNotFound, jetstream.JSErrCodeStreamNotFound}, answer.Error.ErrorCode):
+		return false, nil
+	}
+	return false, c.failed(ctx, answer.Error, "look up consumer %s", at.consumer)
+}
+
 // submit stores a job in the intake. Again says that it was accepted before. It repeats what NATS did
 // not answer until ctx ends.
-func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again bool, err error) {
+func (c *Client) submit(ctx context.Context, j *jobs.Job, replyTo string) (again bool, err error) {
 	data, err := jobs.Encode(j)
 	if err != nil {
 		return false, err
 	}
-	msg := &nats.Msg{Subject: j.IntakeSubject(), Data: data, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: j.Subject(jobs.StagePrefill), Data: data, Header: nats.Header{}}
 	if replyTo != "" {
 		if !isInbox(replyTo) {
 			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s and has at most %d bytes", replyTo, inboxPrefix, maxInbox)
 		}
 		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
 	}
+	if err := c.mayWait(ctx, len(data)); err != nil {
+		if found, lost := c.find(ctx, true, j.ID); lost == nil && found[0].Place != PlaceUnknown {
+			return true, nil
+		}
+		return false, err
+	}
 	var verdict error // what the server, having answered, makes of it
 	err = c.persist(ctx, "submit job", func(ctx context.Context) error {
-		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(j.ID+"."+string(jobs.StagePrefill)), jetstream.WithExpectStream(StreamIntake))
+		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(messageID(j, jobs.StagePrefill)), jetstream.WithExpectStream(StreamIntake))
 		switch {
 		case err == nil && !ack.Duplicate:
 			return nil
@@ -163,9 +205,12 @@ func (c *Conn) submit(ctx context.Context, j *jobs.Job, replyTo string) (again b
 }
 
 // checkAccepted makes sure that a job which the server remembers is still somewhere.
-func (c *Conn) checkAccepted(ctx context.Context, j *jobs.Job) (verdict, err error) {
-	l, err := c.locate(ctx, j.User, j.ID)
-	if err == nil && l.place == PlaceUnknown {
+func (c *Client) checkAccepted(ctx context.Context, j *jobs.Job) (verdict, err error) {
+	found, err := c.find(ctx, true, j.ID)
+	if errors.Is(err, errNoWorker) { // which nobody else can tell
+		return nil, nil
+	}
+	if err == nil && found[0].Place == PlaceUnknown {
 		verdict = jobs.Errorf(jobs.CodeInvalid, "job %s was submitted before and purged since; submit it with a new id", j.ID)
 	}
 	return verdict, err
@@ -173,25 +218,34 @@ func (c *Conn) checkAccepted(ctx context.Context, j *jobs.Job) (verdict, err err
 
 // refusal finds out why the intake refused a job of so many bytes: because it is there, because the intake is full,
 // or because the server cannot store it. The server gives all of them the same code.
-func (c *Conn) refusal(ctx context.Context, j *jobs.Job, bytes int, refused error) (again bool, verdict, err error) {
+func (c *Client) refusal(ctx context.Context, j *jobs.Job, bytes int, refused error) (again bool, verdict, err error) {
 	api, _ := errors.AsType[*jetstream.APIError](refused)
 	if api.ErrorCode != storeFailed {
 		return false, refusedBy(refused), nil
 	}
-	there, err := c.lastMsg(ctx, StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, j.ID))
+	found, err := c.find(ctx, true, j.ID)
 	switch {
-	case err != nil:
+	case errors.Is(err, errNoWorker) && (api.Description == tooMany || api.Description == tooLarge):
+		return false, jobs.Errorf(jobs.CodeQueueFull, "the queue is full, and no worker is alive to make room; start one"), nil // nor to tell more
+	case err != nil && !errors.Is(err, errNoWorker):
 		return false, nil, err
-	case there != nil:
+	case err == nil && found[0].Place != PlaceUnknown:
 		return true, nil, nil
 	case strings.Contains(api.Description, "per subject"): // it was there a moment ago
 		verdict, err = c.checkAccepted(ctx, j)
 		return true, verdict, err
 	}
-	if verdict = c.full(ctx, bytes, api.Description); verdict == nil {
-		verdict = refusedBy(refused) // its disk, for example, is full
+	room, err := control[userRoom](ctx, c.Conn, verbRoom, c.user, request{Bytes: bytes, Reason: api.Description})
+	if verdict = room.Full.err(); verdict == nil {
+		return false, refusedBy(refused), err // its disk, for example, is full
 	}
-	return false, verdict, nil
+	if done, err := control[bounded](ctx, c.Conn, verbBound, c.user, request{}); err == nil && done.Jobs > 0 {
+		verdict = &jobs.Error{
+			Code: jobs.CodeQueueFull, RetryAfter: soonest,
+			Message: fmt.Sprintf("the queue was full of another user's jobs, and %s of them were ended; try again in about %s", thousands(uint64(done.Jobs)), roughly(soonest)),
+		}
+	}
+	return false, verdict, err
 }
 
 func refusedBy(err error) error {
@@ -201,28 +255,79 @@ func refusedBy(err error) error {
 // Result returns the result of a job, whatever its batch, or of its replay. A job without result is
 // an error: of code timeout if it will have one, saying where it is, and invalid_request if it is unknown.
 func (c *Client) Result(ctx context.Context, jobID string) (*jobs.Result, error) {
-	l, err := c.locate(ctx, c.user, jobID)
+	r, place, err := c.lookUp(ctx, jobID, false)
 	if err != nil {
 		return nil, err
 	}
-	if l.result == nil {
-		return nil, c.noResult(ctx, jobID, l)
+	if r == nil {
+		return nil, c.noResult(c.user, jobID, place)
 	}
-	replay, err := c.replayOf(ctx, l.result)
+	replay, err := c.replayed(ctx, r)
 	if err != nil || replay == "" {
-		return l.result, err
+		return r, err
 	}
 	return c.Result(ctx, replay)
 }
 
-// noResult says where a job is that has no result.
-func (c *Client) noResult(ctx context.Context, jobID string, l *location) error {
-	switch l.place {
-	case PlaceUnknown:
-		return jobs.Errorf(jobs.CodeInvalid, "job %s is unknown to user %s: it was never submitted, was purged, or ended more than %d days ago",
-			jobID, c.user, int(keepResults.Hours()/24))
-	case PlaceDead:
-		return jobs.Errorf(jobs.CodeInvalid, "job %s has no result and is %s; replay or drop it there", jobID, l.place)
+// lookUp returns the result of a job, or where the job is if it has none, brief or telling waiting from running.
+func (c *Client) lookUp(ctx context.Context, jobID string, brief bool) (*jobs.Result, Place, error) {
+	if err := checkToken(jobID); err != nil {
+		return nil, "", err
 	}
-	return jobs.Errorf(jobs.CodeTimeout, "job %s has no result yet: it is %s", jobID, c.whereabouts(ctx, l))
+	for wait := awaitPause; ; wait *= 2 {
+		r, err := c.stored(ctx, anyBatch, jobID)
+		if r != nil || err != nil {
+			return r, PlaceFinished, err
+		}
+		found, err := c.find(ctx, brief, jobID)
+		if err != nil {
+			return nil, "", err
+		}
+		if found[0].Place != PlaceFinished || wait > longWait { // else it has just ended, or a replica has not heard of it
+			return nil, found[0].Place, nil
+		}
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return nil, "", context.Cause(ctx)
+		}
+	}
+}
+
+// stored reads the result of a job as it is kept, nil if there is none. Batch is a token, or [anyBatch]. Any replica answers, which may not have heard
+// of it yet.
+func (c *Client) stored(ctx context.Context, batch, jobID string) (*jobs.Result, error) {
+	subject := "$JS.API.DIRECT.GET." + StreamResults + "." + resultsOf(c.user, batch, jobID)
+	if c.grader {
+		subject = resultPrefix + jobs.EncodeToken(c.user) + "." + batch + "." + jobID
+	}
+	asking, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	msg, err := c.nc.RequestWithContext(asking, subject, nil)
+	if err != nil {
+		return nil, c.failed(ctx, err, "look up the result of job %s", jobID)
+	}
+	switch status := msg.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return nil, nil
+	default:
+		return nil, c.failed(ctx, fmt.Errorf("%s %s", status, msg.Header.Get("Description")), "look up the result of job %s", jobID)
+	}
+	r, err := jobs.Decode[jobs.Result](msg.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read result at %s: %w", msg.Header.Get("Nats-Subject"), err)
+	}
+	return r, nil
+}
+
+// noResult says where a job is that has no result.
+func (c *Conn) noResult(user, jobID string, place Place) error {
+	switch place {
+	case PlaceUnknown, PlaceFinished:
+		return jobs.Errorf(jobs.CodeInvalid, "job %s is unknown to user %s: it was never submitted, was purged, or ended more than %d days ago",
+			jobID, user, int(keepResults.Hours()/24))
+	case PlaceDead:
+		return jobs.Errorf(jobs.CodeInvalid, "job %s has no result and is %s; replay or drop it there", jobID, place)
+	}
+	return jobs.Errorf(jobs.CodeTimeout, "job %s has no result yet: it is %s", jobID, place)
 }

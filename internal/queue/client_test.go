@@ -84,8 +84,10 @@ func TestSubmitTwice(t *testing.T) {
 func TestSubmitRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	if err := r.EnsureConsumers(t.Context(), jobs.RoleDecode, "other:1b"); err != nil {
-		t.Fatal(err)
+	for _, role := range []jobs.Stage{jobs.RoleDecode, jobs.RolePrefill} { // as a decode worker does
+		if err := r.EnsureConsumers(t.Context(), role, "other:1b"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := r.client()
 	job := func(change func(*jobs.Job)) *jobs.Job { return testJob(jobs.Batch, change) }
@@ -248,7 +250,7 @@ func TestScan(t *testing.T) {
 	r := newRigOn(t, natsembed.Options{})
 	list := several(5, jobs.Batch)
 	r.submit(list...)
-	if err := r.purge(t.Context(), StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, list[2].ID)); err != nil {
+	if err := r.purge(t.Context(), StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, "", list[2].ID)); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string

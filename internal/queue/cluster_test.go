@@ -30,7 +30,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 	}
 	r := &rig{t: t, server: servers[0], urls: strings.Join(urls, ","), replicas: 3, timing: lively()}
 	r.timing.AckWait = 4 * time.Second // a delivery that is lost with its server costs no more
-	r.Conn = r.connect()
+	r.Client = NewClient(r.connect(), "user")
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestReplicas(t *testing.T) {
 		}
 		return all
 	}
-	want := []int{3, 3, 3, 3, 3, 3}
+	want := []int{3, 3, 3, 3, 3, 3, 3}
 	if got := replicas(); !slices.Equal(got, want) {
 		t.Errorf("replicas = %v, want %v", got, want)
 	}

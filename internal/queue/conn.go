@@ -24,11 +24,16 @@ const minPayload = 8 << 20
 
 // Config says how to reach NATS.
 type Config struct {
-	URL   string // nats://host:4222, tls:// for TLS; several separated by commas; may hold user:password@
+	URL   string // nats://host:4222, tls:// for TLS; several separated by commas; may hold user:password@; [DefaultURL] if empty
 	Creds string // file with a user's JWT and nkey seed, as made by nsc
 	NKey  string // file with an nkey seed ("SU…")
 	TLSCA string // PEM file of the authority that signed the server's certificate; the system's if empty
-	Name  string // shown by `nats server report connections`; its first word names the inboxes, for permissions
+	// Context is the name of a context that the nats CLI saved, in the place of the four above.
+	Context string
+
+	Name  string // shown by `nats server report connections`
+	Model string // that a worker serves; errors say how to make it known
+	Inbox string // what follows _INBOX. in the names of inboxes, so that permissions can tell users apart; the first word of Name if empty
 	// Replicas is on how many servers of a cluster each stream is kept that is created over this connection: 1, 3 or 5; 1 if 0.
 	// With 3 one server may fail, with 5 two.
 	Replicas int
@@ -72,9 +77,17 @@ type Conn struct {
 	log      *slog.Logger
 	timing   Timing
 	replicas int
+	model    string
 	letters  letterBound
+	grader   bool                   // the account has no JetStream, only what others export to it: see deploy/README.md
 	denied   atomic.Pointer[denial] // the last refused permission
+	asking   sync.Map               // of requests that may be refused, see ask
+	refused  sync.Map               // subjects of those that were
+	copies   atomic.Int32           // what became of the copies of results: none was sent yet, some were, none may be
 	opened   sync.Map               // name → jetstream.Stream, so that a read is one round trip
+
+	back                  atomic.Int64 // when the connection came back last; Unix time in ns
+	letterSizes, jobSizes sizes        // of the dead letters, and of the intake
 }
 
 // stream returns a handle to read a stream by. It is asked for once.
@@ -107,18 +120,22 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled(), replicas: cmp.Or(cfg.Replicas, 1), letters: defaultLetters()}
+	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled(), replicas: cmp.Or(cfg.Replicas, 1), model: cfg.Model, letters: defaultLetters()}
 	if c.replicas != 1 && c.replicas != 3 && c.replicas != 5 {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "replicas is %d; want 1, 3 or 5: an even number bears no more failures than the one below", cfg.Replicas)
 	}
-	opts, err := cfg.options(ctx, c.asyncError)
+	saved, err := cfg.address()
+	if err != nil {
+		return nil, err
+	}
+	opts, err := cfg.options(ctx, c.asyncError, c.reconnected)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkURL(cfg.URL); err != nil {
 		return nil, err
 	}
-	if c.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
+	if c.nc, err = nats.Connect(cfg.URL, append(opts, saved...)...); err != nil {
 		return nil, cfg.connectError(err)
 	}
 	if err := c.check(ctx, cfg); err != nil {
@@ -143,26 +160,23 @@ func (c *Conn) Close() {
 }
 
 // options makes the options of the connection. The files that the settings name are read here.
-func (cfg Config) options(ctx context.Context, onError nats.ErrHandler) ([]nats.Option, error) {
+func (cfg Config) options(ctx context.Context, onError nats.ErrHandler, onReconnect nats.ConnHandler) ([]nats.Option, error) {
 	role, _, _ := strings.Cut(cfg.Name, " ")
-	if role == "" {
-		role = "tandem"
-	}
+	inbox := cmp.Or(cfg.Inbox, jobs.EncodeToken(cmp.Or(role, "tandem")))
 	log := cfg.Log
 	opts := []nats.Option{
 		nats.Name(cfg.Name),
-		nats.CustomInboxPrefix(nats.InboxPrefix + jobs.EncodeToken(role)), // permissions can tell the roles apart
+		nats.CustomInboxPrefix(nats.InboxPrefix + inbox),
 		nats.Timeout(connectTimeout(ctx)),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, 500*time.Millisecond),
 		nats.PingInterval(10 * time.Second),
-		nats.ErrorHandler(onError),
+		nats.ErrorHandler(onError), nats.ReconnectHandler(onReconnect),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("connection to NATS lost", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS again", "url", jobs.RedactURL(nc.ConnectedUrl())) }),
 	}
 	if err := readable("creds", cfg.Creds); err != nil {
 		return nil, err
@@ -212,12 +226,32 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 		return jobs.Errorf(jobs.CodeNATS, "use JetStream: %w", err)
 	}
 	err = whileAbsent(ctx, absentLimit, func() error {
-		ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
+		unknown := errRefused
+		if cfg.Model == "" {
+			if unknown = c.looksUpModels(ctx); unknown == nil {
+				c.grader = true
+				return nil
+			}
+			if errors.Is(unknown, errInbox) {
+				return unknown
+			}
+		}
+		asking, cancel := context.WithTimeout(ctx, lookUpLimit)
 		defer cancel()
-		_, err := c.js.AccountInfo(ctx)
+		err := c.ask(asking, "$JS.API.INFO", func(ctx context.Context) error {
+			_, err := c.js.AccountInfo(ctx)
+			return err
+		})
+		if errors.Is(err, errRefused) && !errors.Is(unknown, errRefused) {
+			return unknown // a grader, whom nobody answers at this moment
+		}
 		return err
 	})
 	switch {
+	case errors.Is(err, errInbox):
+		return jobs.Errorf(jobs.CodeNATS, "NATS at %s refuses this user the inboxes %s.>: the key is one of another role, model or user; give the one that was made for this: %w", c.url(), c.nc.Opts.InboxPrefix, err)
+	case errors.Is(err, errRefused):
+		return jobs.Errorf(jobs.CodeNATS, "NATS at %s lets this user neither use JetStream nor look up models as graders do; have the streams made (submitter admin init), or use another key: %w", c.url(), err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return jobs.Errorf(jobs.CodeNATS, "NATS at %s has no JetStream; start the server with -js, or add jetstream {} to its configuration",
 			c.url())
@@ -230,9 +264,32 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
+// looksUpModels fails unless the account is one of graders, where models have a subject of their own.
+func (c *Conn) looksUpModels(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
+	defer cancel()
+	return c.ask(ctx, modelPrefix, func(ctx context.Context) error {
+		_, err := c.nc.RequestWithContext(ctx, modelPrefix+"none", nil)
+		return err
+	})
+}
+
+// reconnected notes that the connection is back.
+func (c *Conn) reconnected(nc *nats.Conn) {
+	c.back.Store(time.Now().UnixNano())
+	c.log.Info("connected to NATS again", "url", jobs.RedactURL(nc.ConnectedUrl()))
+}
+
 // asyncError takes the errors that belong to no call of ours.
-func (c *Conn) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
+func (c *Conn) asyncError(nc *nats.Conn, _ *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrPermissionViolation) {
+		if c.refusesCopies(err) || c.interrupt(err, nc.Opts.InboxPrefix) {
+			return
+		}
+		if isAnswer(err) {
+			c.log.Warn("NATS does not take an answer: its request is older than a minute, or came over an earlier connection; who waits asks again", "error", err)
+			return
+		}
 		c.denied.Store(&denial{err, time.Now()})
 		c.log.Error("NATS refuses a permission", "error", err)
 		return

@@ -46,7 +46,7 @@ func refusedWith(t *testing.T, cfg Config, code jobs.Code, texts ...string) {
 	}
 }
 
-func connects(t *testing.T, cfg Config) *Conn {
+func connects(t testing.TB, cfg Config) *Conn {
 	t.Helper()
 	c, err := Connect(t.Context(), cfg)
 	if err != nil {

@@ -25,36 +25,95 @@ type Letter struct {
 	JobID string `json:"job_id"` // of the job that could not be done
 	Model string `json:"model"`
 	DeadLetter
+
+	subject  string
+	sequence uint64 // in the stream
 }
 
 // LetterFilter selects dead letters; what is empty matches everything.
 type LetterFilter struct {
-	User  string
-	Batch string
-	Model string
-	Stage jobs.Stage // that gave up
+	User  string     `json:"user,omitempty"`
+	Batch string     `json:"batch,omitempty"`
+	Model string     `json:"model,omitempty"`
+	Stage jobs.Stage `json:"stage,omitempty"` // that gave up
 }
 
 func (f LetterFilter) subject() string {
-	stage, model := "*", "*"
+	stage, model, user := "*", "*", "*"
 	if f.Stage != "" {
 		stage = string(f.Stage)
 	}
 	if f.Model != "" {
 		model = jobs.EncodeToken(f.Model)
 	}
-	return "dlq." + stage + "." + model + ".*"
+	if f.User != "" {
+		user = jobs.EncodeToken(f.User)
+	}
+	return "dlq." + stage + "." + model + "." + user + ".*"
 }
 
 func (f LetterFilter) matches(l *Letter) bool {
 	return (f.User == "" || l.User == f.User) && (f.Batch == "" || l.Batch == f.Batch)
 }
 
-// DeadLetters lists the dead letters that match, oldest first. An error ends the list. A letter that
-// cannot be read is logged and left out.
-func (c *Conn) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*Letter, error] {
+// letterPart is a part of the dead letters.
+type letterPart struct {
+	Letters []*Letter `json:"letters"` // without texts
+	Last    uint64    `json:"last"`    // sequence of the last one
+	More    bool      `json:"more,omitempty"`
+}
+
+// letterPage is how many bytes of messages a part has, about.
+const letterPage = 1 << 20
+
+// DeadLetters lists the dead letters that match, oldest first, without their jobs and other texts. An error ends the list. Of a grader's account they are the
+// user's own. A letter that cannot be read is left out.
+func (c *Client) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*Letter, error] {
 	return func(yield func(*Letter, error) bool) {
-		for msg, err := range c.scan(ctx, StreamDLQ, filter.subject()) {
+		for list := (letterPart{More: true}); list.More; {
+			var err error
+			if list, err = control[letterPart](ctx, c.Conn, verbLetters, c.whose(), request{Letters: filter, After: list.Last}); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, l := range list.Letters {
+				if !yield(l, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// whose is whose dead letters the client looks after: everybody's, unless its account is a grader's.
+func (c *Client) whose() string {
+	if c.grader {
+		return c.user
+	}
+	return ""
+}
+
+// letterPart lists the next dead letters that match.
+func (c *Conn) nextLetters(ctx context.Context, filter LetterFilter, after uint64) (list letterPart, err error) {
+	bytes := 0
+	for l, err := range c.deadLetters(ctx, filter, after) {
+		if err != nil {
+			return list, err
+		}
+		if list.More = bytes > letterPage; list.More {
+			break
+		}
+		l.Job, l.Handover, l.Raw = jobs.Job{}, nil, nil
+		list.Letters, list.Last = append(list.Letters, l), l.sequence
+		bytes += len(l.Message) + 1000
+	}
+	return list, nil
+}
+
+// deadLetters lists the dead letters that match, oldest first, after a sequence. A letter that cannot be read is logged and left out.
+func (c *Conn) deadLetters(ctx context.Context, filter LetterFilter, after uint64) iter.Seq2[*Letter, error] {
+	return func(yield func(*Letter, error) bool) {
+		for msg, err := range c.scanAfter(ctx, StreamDLQ, filter.subject(), after) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -71,32 +130,43 @@ func (c *Conn) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*
 	}
 }
 
-// DeadLetter returns the dead letter of a job.
-func (c *Conn) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
+// DeadLetter returns the dead letter of a job, of the user's own if the account is a grader's.
+func (c *Client) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
+	return control[*Letter](ctx, c.Conn, verbLetter, c.whose(), request{Jobs: []string{jobID}})
+}
+
+// letter returns the dead letter of a user's job, of anybody's if user is empty.
+func (c *Conn) letter(ctx context.Context, user, jobID string) (*Letter, error) {
 	if err := checkToken(jobID); err != nil {
 		return nil, err
 	}
-	msg, err := c.comingLetter(ctx, jobID)
+	msg, err := c.comingLetter(ctx, user, jobID)
 	if err != nil {
 		return nil, err
 	}
-	if msg == nil {
+	var l *Letter
+	if msg != nil {
+		if l, err = readLetter(msg); err != nil {
+			return nil, err
+		}
+	}
+	if l == nil || user != "" && l.User != user {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "job %s has no dead letter: it never had one, it was dropped, or it was %d days old", jobID, int(keepLetters.Hours()/24))
 	}
-	return readLetter(msg)
+	return l, nil
 }
 
 // comingLetter reads the letter of a job, nil if there is none. The result of a job that fails is there a moment before its
 // letter, and its message leaves the queue after both: in that moment the letter is waited for.
-func (c *Conn) comingLetter(ctx context.Context, jobID string) (*jetstream.RawStreamMsg, error) {
+func (c *Conn) comingLetter(ctx context.Context, user, jobID string) (*jetstream.RawStreamMsg, error) {
 	limit := time.NewTimer(letterWait)
 	defer limit.Stop()
 	for pause := letterPause; ; pause = min(2*pause, 50*letterPause) {
-		ending, err := c.ending(ctx, jobID) // before the letter is looked for, which is there when this is over
+		ending, err := c.ending(ctx, user, jobID) // before the letter is looked for, which is there when this is over
 		if err != nil {
 			return nil, err
 		}
-		msg, err := c.lastMsg(ctx, StreamDLQ, anyLetter(jobID))
+		msg, err := c.lastMsg(ctx, StreamDLQ, jobs.AnyLetterFilter(user, jobID))
 		if msg != nil || err != nil || !ending {
 			return msg, err
 		}
@@ -111,15 +181,13 @@ func (c *Conn) comingLetter(ctx context.Context, jobID string) (*jetstream.RawSt
 }
 
 // ending reports whether a job has its result, and a worker has still to take its message off.
-func (c *Conn) ending(ctx context.Context, jobID string) (bool, error) {
-	end, err := c.lastMsg(ctx, StreamResults, "results.*.*."+jobID)
+func (c *Conn) ending(ctx context.Context, user, jobID string) (bool, error) {
+	end, err := c.lastMsg(ctx, StreamResults, resultsOf(user, anyBatch, jobID))
 	if end == nil || err != nil {
 		return false, err
 	}
-	for stream, filter := range map[string]string{
-		StreamIntake: jobs.AnyJobFilter(jobs.StagePrefill, jobID), StreamRelay: jobs.AnyJobFilter("*", jobID),
-	} {
-		queued, err := c.subjects(ctx, stream, filter)
+	for _, stream := range []string{StreamIntake, StreamRelay} {
+		queued, err := c.subjects(ctx, stream, jobs.AnyJobFilter("*", user, jobID))
 		if err != nil || len(queued) > 0 {
 			return len(queued) > 0, err
 		}
@@ -130,15 +198,15 @@ func (c *Conn) ending(ctx context.Context, jobID string) (bool, error) {
 // readLetter reads a dead letter. It may hold a record that could not be read as a job, so it is not
 // held to be a valid one.
 func readLetter(msg *jetstream.RawStreamMsg) (*Letter, error) {
-	tokens := strings.Split(msg.Subject, ".") // dlq.<stage>.<model>.<job>
-	if len(tokens) != 4 {
-		return nil, fmt.Errorf("read dead letter: subject %q is not of the form dlq.<stage>.<model>.<job>", msg.Subject)
+	tokens := strings.Split(msg.Subject, ".")
+	if len(tokens) != 5 {
+		return nil, fmt.Errorf("read dead letter: subject %q is not of the form dlq.<stage>.<model>.<user>.<job>", msg.Subject)
 	}
 	model, err := jobs.DecodeToken(tokens[2])
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
 	}
-	l := &Letter{JobID: tokens[3], Model: model}
+	l := &Letter{JobID: tokens[4], Model: model, subject: msg.Subject, sequence: msg.Sequence}
 	if err := jobs.CheckJSON(msg.Data); err != nil {
 		return nil, fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
 	}
@@ -151,7 +219,7 @@ func readLetter(msg *jetstream.RawStreamMsg) (*Letter, error) {
 // Replay submits the job of a dead letter again, as a new job of the same batch and custom id that
 // names the old one in replay_of and has no deadline. The dead letter stays. The new id is made from
 // the old one, so that replaying twice is one replay: again says that it was there already.
-func (c *Conn) Replay(ctx context.Context, jobID string) (newID string, again bool, err error) {
+func (c *Client) Replay(ctx context.Context, jobID string) (newID string, again bool, err error) {
 	l, err := c.DeadLetter(ctx, jobID)
 	if err != nil {
 		return "", false, err
@@ -162,11 +230,11 @@ func (c *Conn) Replay(ctx context.Context, jobID string) (newID string, again bo
 	}
 	j.ID, j.ReplayOf, j.SubmittedAt, j.Deadline = replayID(jobID), jobID, time.Now().UTC(), time.Time{}
 
-	there, err := c.locate(ctx, j.User, j.ID)
+	there, err := NewClient(c.Conn, j.User).find(ctx, true, j.ID)
 	if err != nil {
 		return "", false, err
 	}
-	if there.place != PlaceUnknown {
+	if there[0].Place != PlaceUnknown {
 		return j.ID, true, nil
 	}
 	again, err = c.submit(ctx, &j, "")
@@ -194,12 +262,17 @@ func (c *Conn) replayOf(ctx context.Context, r *jobs.Result) (string, error) {
 	return id, nil
 }
 
-// DropDeadLetter removes the dead letter of a job for good.
-func (c *Conn) DropDeadLetter(ctx context.Context, jobID string) error {
-	if _, err := c.DeadLetter(ctx, jobID); err != nil {
+// DropDeadLetter has a worker remove the dead letter of a job for good.
+func (c *Client) DropDeadLetter(ctx context.Context, jobID string) error {
+	_, err := control[struct{}](ctx, c.Conn, verbDrop, c.whose(), request{Jobs: []string{jobID}})
+	return err
+}
+
+func (c *Conn) dropLetter(ctx context.Context, user, jobID string) error {
+	if _, err := c.letter(ctx, user, jobID); err != nil {
 		return err
 	}
-	return c.purge(ctx, StreamDLQ, anyLetter(jobID))
+	return c.purge(ctx, StreamDLQ, jobs.AnyLetterFilter(user, jobID))
 }
 
 // purge removes what a stream holds under a filter.

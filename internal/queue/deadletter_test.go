@@ -159,14 +159,14 @@ func TestReplay(t *testing.T) {
 // full, is done by the next one, once.
 func TestInterruptedReplay(t *testing.T) {
 	t.Parallel()
-	for name, interrupt := range map[string]func(r *rig, c *Conn, ctx context.Context, id string) error{
-		"before it is stored": func(r *rig, c *Conn, ctx context.Context, id string) error {
+	for name, interrupt := range map[string]func(r *rig, c *Client, ctx context.Context, id string) error{
+		"before it is stored": func(r *rig, c *Client, ctx context.Context, id string) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			c.js = beforePublish{c.js, func() { cancel(errStopped) }}
 			_, _, err := c.Replay(ctx, id)
 			return err
 		},
-		"before the answer": func(r *rig, c *Conn, ctx context.Context, id string) error {
+		"before the answer": func(r *rig, c *Client, ctx context.Context, id string) error {
 			stored := r.inbox(jobs.SubjectIntake)
 			ctx, cancel := context.WithCancelCause(ctx)
 			c.js = beforePublish{c.js, func() {
@@ -179,7 +179,7 @@ func TestInterruptedReplay(t *testing.T) {
 			_, _, err := c.Replay(ctx, id)
 			return err
 		},
-		"by a full queue": func(r *rig, c *Conn, ctx context.Context, id string) error {
+		"by a full queue": func(r *rig, c *Client, ctx context.Context, id string) error {
 			r.limitIntake(1)
 			other := testJob(jobs.Batch)
 			r.submit(other)
@@ -203,7 +203,7 @@ func TestInterruptedReplay(t *testing.T) {
 			if err := s.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if err := interrupt(r, r.connect(), t.Context(), j.ID); err == nil {
+			if err := interrupt(r, NewClient(r.connect(), "user"), t.Context(), j.ID); err == nil {
 				t.Fatal("the replay was not interrupted")
 			}
 			for range 2 {
@@ -280,7 +280,7 @@ func TestReplayRefused(t *testing.T) {
 	id := jobs.NewID()
 	_, _, err := r.Replay(t.Context(), id)
 	wantError(t, err, jobs.CodeInvalid, "no dead letter")
-	letter := DeadLetter{Code: jobs.CodeInvalid, Message: "no JSON", Raw: []byte("{")}
+	letter := DeadLetter{Code: jobs.CodeInvalid, Message: "no JSON", User: "user", Raw: []byte("{")}
 	if err := r.Bury(t.Context(), jobs.StagePrefill, testModel, id, letter); err != nil {
 		t.Fatal(err)
 	}
@@ -310,11 +310,11 @@ func TestPurgeOfUnreadableJob(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	j := testJob(jobs.Batch)
-	if _, err := r.js.Publish(t.Context(), jobs.DLQSubject(jobs.StageDecode, testModel, jobs.NewID()), []byte("no letter")); err != nil {
+	if _, err := r.js.Publish(t.Context(), jobs.DLQSubject(jobs.StageDecode, testModel, "user", jobs.NewID()), []byte("no letter")); err != nil {
 		t.Fatal(err)
 	}
 	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":%q}}`, j.User, j.Batch)
-	r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+	r.publish(j.Subject(jobs.StageDecode), "1", record)
 	r.start(jobs.RoleDecode, 1, answer)
 	r.letter(jobs.StageDecode, j.ID)
 	r.result(j)

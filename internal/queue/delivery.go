@@ -149,7 +149,7 @@ func (d *delivery) read() error {
 	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {
 		return jobs.Errorf(jobs.CodeInvalid, "the record is of job %s, model %q, class %q; its subject says otherwise", d.job.ID, d.job.Model, d.job.Class)
 	}
-	if a.Stage == jobs.StagePrefill && (a.User != d.job.User || a.Lane != 0 && a.Lane != jobs.LaneOf(a.User)) {
+	if a.User != d.job.User || a.Lane != 0 && a.Lane != jobs.LaneOf(a.User) {
 		return jobs.Errorf(jobs.CodeInvalid, "the record is of user %q; its subject is of user %q, lane %d", d.job.User, a.User, a.Lane)
 	}
 	return nil
@@ -256,7 +256,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 		return false, nil
 	}
 	for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
-		there, err := d.w.c.lastMsg(ctx, StreamRelay, jobs.JobSubject(stage, d.job.Model, d.job.Class, d.job.ID))
+		there, err := d.w.c.lastMsg(ctx, StreamRelay, d.job.Subject(stage))
 		if there != nil || err != nil {
 			return there != nil, err
 		}

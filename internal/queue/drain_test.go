@@ -180,13 +180,13 @@ func TestCancelInMidRun(t *testing.T) {
 				r.relay(j)
 			}
 			<-begun
-			hops := r.inbox("jobs.*.*.*." + j.ID)
+			hops := r.inbox("jobs.*.*.*.*." + j.ID)
 			end := jobs.NewResult(j, jobs.Cancelled)
 			end.Error = &jobs.ErrorInfo{Code: jobs.CodeCancelled, Message: "cancelled"}
 			if first, err := r.PublishResult(t.Context(), end, ""); err != nil || !first {
 				t.Fatalf("publish result: first = %t, %v", first, err)
 			}
-			if _, err := r.nc.Request(jobs.CancelSubject(j.ID), nil, enough); err != nil {
+			if _, err := r.nc.Request(jobs.CancelSubject(j.User, j.ID), nil, enough); err != nil {
 				t.Fatalf("cancel: %v", err)
 			}
 			select {
@@ -223,7 +223,7 @@ func TestCancelWithoutResult(t *testing.T) {
 	j := testJob(jobs.Batch)
 	r.relay(j)
 	<-begun
-	if err := r.nc.Publish(jobs.CancelSubject(j.ID), nil); err != nil {
+	if err := r.nc.Publish(jobs.CancelSubject(j.User, j.ID), nil); err != nil {
 		t.Fatal(err)
 	}
 	if res := r.results(j)[0]; res.Status != jobs.Cancelled || res.Error.Code != jobs.CodeCancelled {

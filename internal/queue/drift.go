@@ -15,11 +15,16 @@ type DriftError struct {
 	Kind   string // "stream" or "consumer"
 	Name   string
 	Fields []Drift
-	Remedy string // the command of the nats CLI that mends it
+	Remedy string // the command of the nats CLI that sets it right
+	Fixed  bool   // the server does not change it in place
 }
 
 // Drift is one setting that differs.
-type Drift struct{ Field, Have, Want string }
+type Drift struct {
+	Field string `json:"field"`
+	Have  string `json:"have"`
+	Want  string `json:"want"`
+}
 
 func (e *DriftError) Error() string {
 	var b strings.Builder
@@ -30,7 +35,11 @@ func (e *DriftError) Error() string {
 		}
 		fmt.Fprintf(&b, " %s is %s, want %s", f.Field, f.Have, f.Want)
 	}
-	fmt.Fprintf(&b, "; mend it with: %s", e.Remedy)
+	if e.Fixed {
+		fmt.Fprintf(&b, "; it cannot be changed in place: %s", e.Remedy)
+	} else {
+		fmt.Fprintf(&b, "; change it with: submitter admin init, or: %s", e.Remedy)
+	}
 	return b.String()
 }
 
@@ -123,24 +132,43 @@ func differences[C any](settings []setting[C], have, want C) (drifts []Drift, ed
 	return drifts, edit
 }
 
-// streamDrift is nil or a *DriftError. How much a stream may hold is the operator's choice; that there is a limit, where one is wanted, is not.
+// updatedStream is a configuration with all the settings of [streamSettings] that the server changes in place as they are wanted. How much a
+// stream may hold is the operator's choice; that there is a limit, where one is wanted, is not.
+func updatedStream(have, want jetstream.StreamConfig) jetstream.StreamConfig {
+	if have.MaxMsgs <= 0 {
+		have.MaxMsgs = want.MaxMsgs
+	}
+	if have.MaxBytes <= 0 {
+		have.MaxBytes = want.MaxBytes
+	}
+	have.Subjects, have.Discard, have.DiscardNewPerSubject = want.Subjects, want.Discard, want.DiscardNewPerSubject
+	have.MaxAge, have.MaxMsgSize, have.MaxMsgsPerSubject, have.Duplicates = want.MaxAge, want.MaxMsgSize, want.MaxMsgsPerSubject, want.Duplicates
+	have.AllowDirect, have.AllowRollup = want.AllowDirect, want.AllowRollup
+	return have
+}
+
+// updatedConsumer is the same of a consumer and [consumerSettings].
+func updatedConsumer(have, want jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	have.FilterSubject, have.FilterSubjects = want.FilterSubject, want.FilterSubjects
+	have.AckWait, have.MaxDeliver, have.MaxAckPending, have.BackOff = want.AckWait, want.MaxDeliver, want.MaxAckPending, want.BackOff
+	have.HeadersOnly, have.InactiveThreshold = want.HeadersOnly, want.InactiveThreshold
+	return have
+}
+
+// streamDrift is nil or a *DriftError.
 func streamDrift(have, want jetstream.StreamConfig) error {
-	if have.MaxMsgs > 0 {
-		want.MaxMsgs = have.MaxMsgs
-	}
-	if have.MaxBytes > 0 {
-		want.MaxBytes = have.MaxBytes
-	}
+	updated := updatedStream(have, want)
+	want.MaxMsgs, want.MaxBytes = updated.MaxMsgs, updated.MaxBytes
 	drifts, edit := differences(streamSettings(), have, want)
 	if len(drifts) == 0 {
 		return nil
 	}
-	e := &DriftError{Kind: "stream", Name: want.Name, Fields: drifts}
+	e := &DriftError{Kind: "stream", Name: want.Name, Fields: drifts, Fixed: edit == nil}
 	if edit != nil {
 		e.Remedy = fmt.Sprintf("nats stream edit %s %s", want.Name, strings.Join(edit, " "))
 	} else {
 		e.Remedy = fmt.Sprintf("nats stream rm %s (its messages are lost: first let the workers finish them, or keep a copy "+
-			"with nats stream backup %[1]s DIR; the next start creates it anew)", want.Name)
+			"with nats stream backup %[1]s DIR; submitter admin init creates it anew)", want.Name)
 	}
 	return e
 }
@@ -151,11 +179,11 @@ func consumerDrift(stream string, have, want jetstream.ConsumerConfig) error {
 	if len(drifts) == 0 {
 		return nil
 	}
-	e := &DriftError{Kind: "consumer", Name: want.Durable, Fields: drifts}
+	e := &DriftError{Kind: "consumer", Name: want.Durable, Fields: drifts, Fixed: edit == nil}
 	if edit != nil {
 		e.Remedy = fmt.Sprintf("nats consumer edit %s %s %s", stream, want.Durable, strings.Join(edit, " "))
 	} else {
-		e.Remedy = fmt.Sprintf("nats consumer rm %s %s (no job is lost; the next worker creates it anew)", stream, want.Durable)
+		e.Remedy = fmt.Sprintf("nats consumer rm %s %s (no job is lost; submitter admin init creates it anew)", stream, want.Durable)
 	}
 	return e
 }

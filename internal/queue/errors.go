@@ -54,6 +54,8 @@ func (cfg Config) connectError(err error) error {
 // credentials says which setting to look at.
 func (cfg Config) credentials() string {
 	switch {
+	case cfg.Context != "":
+		return "check nats-context: nats context show " + cfg.Context
 	case cfg.Creds != "":
 		return "check creds: " + cfg.Creds
 	case cfg.NKey != "":

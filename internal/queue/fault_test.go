@@ -183,7 +183,7 @@ func TestPermanentErrors(t *testing.T) {
 	early, late, large := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
 	late.CustomID = "refuse"
 	inbox := r.inbox("_INBOX.caller.>")
-	msg := natsMsg(t, early.IntakeSubject(), early)
+	msg := natsMsg(t, early.Subject(jobs.StagePrefill), early)
 	msg.Header.Set(jobs.HeaderReplyTo, "_INBOX.caller.1")
 	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
@@ -295,10 +295,10 @@ func TestUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	good, garbage, future, liar := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
-	subject := func(j *jobs.Job) string { return jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID) }
+	subject := func(j *jobs.Job) string { return j.Subject(jobs.StageDecode) }
 	r.publish(subject(garbage), "1", []byte("\x00garbage"))
 	r.publish(subject(future), "2", fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":"user","batch":"batch","id":%q}}`, future.ID))
-	strange := jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "no-uuid")
+	strange := jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", "no-uuid")
 	r.publish(strange, "3", []byte(`{}`))
 	r.publish(subject(liar), "4", &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *liar})
 	r.relay(good)
@@ -322,13 +322,13 @@ func TestUnreadableMessages(t *testing.T) {
 	}
 }
 
-// A message whose owner cannot be told, since his name is none, is taken off all the same.
+// A message whose owner cannot be told, since the batch has no name, is taken off all the same.
 func TestUnreadableMessageOfNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	j := testJob(jobs.Batch)
-	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":"batch"}}`, strings.Repeat("u", 1000))
-	r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":"user","batch":%q}}`, strings.Repeat("u", 1000))
+	r.publish(j.Subject(jobs.StageDecode), "1", record)
 	r.start(jobs.RoleDecode, 1, answer)
 	r.letter(jobs.StageDecode, j.ID)
 	r.eventually("message taken off", func() bool { return r.waiting(StreamRelay) == 0 })
@@ -343,7 +343,7 @@ func TestUnreadableHandoverKeepsItsSecrets(t *testing.T) {
 	r := newRig(t)
 	j := testJob(jobs.Batch)
 	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","state":{"url":"http://192.0.2.1:1/state/00ff","token":"s3cret","bytes":5},"job":{"user":"user","batch":"batch"}}`)
-	r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+	r.publish(j.Subject(jobs.StageDecode), "1", record)
 	r.start(jobs.RoleDecode, 1, answer)
 	var letter DeadLetter
 	if err := json.Unmarshal(r.letter(jobs.StageDecode, j.ID).Data, &letter); err != nil {
@@ -360,7 +360,7 @@ func TestUnreadableMessageUnanswered(t *testing.T) {
 	r := newRig(t)
 	r.inbox("nobody.answers")
 	s := r.prepare(jobs.RoleDecode, 1, answer)
-	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, jobs.NewID()), Reply: "nobody.answers"}
+	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), Reply: "nobody.answers"}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*tryLimit)
 	defer cancel()
 	err := (&delivery{arrival: arrival{msg: msg}, w: s.Worker}).buryUnread(ctx, errors.New("it cannot be read"))
@@ -438,7 +438,7 @@ func TestLostConnectionIsNoBlame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually("hand-backs", func() bool {
-		h, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.ID))
+		h, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.User, j.ID))
 		return err == nil && h.HandBacks > 0
 	})
 	r.asking(jobs.RoleDecode, 2)

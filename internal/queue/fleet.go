@@ -218,7 +218,7 @@ func (f *fleet) catchUp() {
 // ready is called.
 func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 	nc := c.nc
-	pattern := "*." + keyToken(f.model) + ".*"
+	pattern := "*." + jobs.KeyToken(f.model) + ".*"
 	heard := make(chan *nats.Msg, 256)
 	sub, err := nc.ChanSubscribe(presencePrefix+pattern, heard)
 	if err != nil {

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -37,7 +38,7 @@ func (c *Conn) full(ctx context.Context, bytes int, why string) error {
 		return jobs.ErrQueueFull
 	}
 	info := s.CachedInfo() // asked for this instant
-	f := fullness{info.State, info.Config, info.TimeStamp, uint64(bytes), why == tooLarge}
+	f := fullness{state: info.State, config: info.Config, at: info.TimeStamp, bytes: uint64(bytes), byBytes: why == tooLarge}
 	if f.hasRoom() { // again
 		return f.err(true)
 	}
@@ -75,6 +76,19 @@ type fullness struct {
 	at      time.Time // of the state, on the server's clock
 	bytes   uint64    // of the job
 	byBytes bool      // it is the limit on bytes that keeps the job out
+	whose   string    // they are, if they are one user's and the limits, too
+}
+
+// jobs is how many jobs there is room for.
+func (f fullness) jobs() int64 {
+	free := int64(math.MaxInt64)
+	if f.config.MaxMsgs > 0 {
+		free = f.config.MaxMsgs - int64(f.state.Msgs)
+	}
+	if f.config.MaxBytes > 0 {
+		free = min(free, (f.config.MaxBytes-int64(f.state.Bytes))/int64(max(1, f.bytes)))
+	}
+	return free
 }
 
 // hasRoom reports whether jobs have left since the refusal.
@@ -88,9 +102,9 @@ func (f fullness) hasRoom() bool {
 // err says how full the intake is, and when to try again if jobs leave it.
 func (f fullness) err(leaving bool) *jobs.Error {
 	e := &jobs.Error{Code: jobs.CodeQueueFull}
-	how := fmt.Sprintf("%s jobs wait, the limit is %s", thousands(f.state.Msgs), thousands(uint64(f.config.MaxMsgs)))
+	how := fmt.Sprintf("%s jobs%s wait, the limit is %s", thousands(f.state.Msgs), f.whose, thousands(uint64(f.config.MaxMsgs)))
 	if f.byBytes {
-		how = fmt.Sprintf("%s jobs of %s wait, the limit is %s", thousands(f.state.Msgs), megabytes(f.state.Bytes), megabytes(uint64(f.config.MaxBytes)))
+		how = fmt.Sprintf("%s jobs%s of %s wait, the limit is %s", thousands(f.state.Msgs), f.whose, megabytes(f.state.Bytes), megabytes(uint64(f.config.MaxBytes)))
 	}
 	if !leaving {
 		e.Message = "the queue is full: " + how + "; none of them leaves, since no decode worker lives that could take one; start one"

@@ -46,12 +46,7 @@ func FuzzDelivered(f *testing.F) {
 	j := testJob(jobs.Batch, func(j *jobs.Job) { j.ID = fuzzID })
 	local := testJob(jobs.Batch, func(j *jobs.Job) { j.ID, j.Plan = fuzzID, jobs.PlanLocal })
 	h := &jobs.Handover{V: jobs.Version, Stage: jobs.StageDecode, Job: *j, Kind: jobs.KindNone}
-	subject := func(s jobs.Stage) string {
-		if s == jobs.StagePrefill {
-			return jobs.IntakeSubject(testModel, jobs.Batch, j.User, fuzzID)
-		}
-		return jobs.JobSubject(s, testModel, jobs.Batch, fuzzID)
-	}
+	subject := j.Subject
 	for _, decode := range []bool{false, true} {
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, j))
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, local))
@@ -79,10 +74,7 @@ func FuzzDelivered(f *testing.F) {
 		if err := d.job.Validate(); err != nil {
 			t.Errorf("a job was taken that is none: %v", err)
 		}
-		want := jobs.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.ID)
-		if d.address.Stage == jobs.StagePrefill {
-			want = jobs.IntakeSubject(d.job.Model, d.address.Token(), d.job.User, d.job.ID)
-		}
+		want := jobs.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.User, d.job.ID)
 		if want != subject || d.job.Class != d.address.Class {
 			t.Errorf("the job of %q was delivered on %q", want, subject)
 		}
@@ -190,19 +182,19 @@ func FuzzReadLetter(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	subject := jobs.DLQSubject(jobs.StageDecode, testModel, fuzzID)
+	subject := jobs.DLQSubject(jobs.StageDecode, testModel, "u", fuzzID)
 	f.Add(subject, good)
 	for _, s := range []string{`{"raw":"not base64"}`, `{"job":{"v":2}}`, `{"job":{"v":1,"x":[]},"handover":{"state":{}}}`, `{"buried_at":"x"}`, `null`, `[]`, `{"attempts":1e400}`} {
 		f.Add(subject, []byte(s))
 	}
 	f.Add("dlq.a.b", good)
-	f.Add("dlq.decode.=0.x", good)
+	f.Add("dlq.decode.=0.u.x", good)
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
 		l, err := readLetter(&jetstream.RawStreamMsg{Subject: subject, Data: data})
 		if err != nil {
 			return
 		}
-		if strings.Count(subject, ".") != 3 || !strings.HasSuffix(subject, "."+l.JobID) {
+		if strings.Count(subject, ".") != 4 || !strings.HasSuffix(subject, "."+l.JobID) {
 			t.Errorf("%q is read as the letter of %q", subject, l.JobID)
 		}
 		again, err := json.Marshal(l.DeadLetter)

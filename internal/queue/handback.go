@@ -19,8 +19,10 @@ type history struct {
 }
 
 // historyKey is where the history of a job at a stage is kept, the intake being the prefill stage
-// whoever serves it: <job>.<stage>.
-func historyKey(stage jobs.Stage, jobID string) string { return keyToken(jobID) + "." + string(stage) }
+// whoever serves it: <user>.<job>.<stage>.
+func historyKey(stage jobs.Stage, user, jobID string) string {
+	return jobs.KeyToken(user) + "." + jobs.KeyToken(jobID) + "." + string(stage)
+}
 
 // attempt is the number of a delivery, hand-backs not counted, from 1. The server's count starts
 // again when it crashes.

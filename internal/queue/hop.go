@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -85,13 +86,35 @@ func (c *Conn) terminal(ctx context.Context, j *jobs.Job) (*jobs.Result, error) 
 	return r, nil
 }
 
+// The states of [Conn.copies].
+const (
+	copiesSent    = 1
+	copiesRefused = 2
+)
+
+// refusesCopies reports whether a refused permission is that to send copies of results to inboxes, which workers do not have where graders
+// have an account of their own. No more are sent then.
+func (c *Conn) refusesCopies(refusal error) bool {
+	if !strings.Contains(refusal.Error(), `Publish to "`+inboxPrefix) || c.copies.Load() == 0 {
+		return false
+	}
+	if c.copies.Swap(copiesRefused) != copiesRefused {
+		c.log.Info("copies of results are not sent to inboxes, since NATS does not let this user; results are read as ever", "refusal", refusal)
+	}
+	return true
+}
+
 // copyToInbox sends a result to a core NATS inbox. Anything but an inbox is a subject that somebody
 // else may be listening to for another reason.
 func (c *Conn) copyToInbox(inbox string, data []byte) {
+	if c.copies.Load() == copiesRefused {
+		return
+	}
 	if !isInbox(inbox) {
 		c.log.Warn("reply subject refused: it is no inbox, which begins with _INBOX. and is short", "subject", fmt.Sprintf("%.60q", inbox))
 		return
 	}
+	c.copies.CompareAndSwap(0, copiesSent)
 	if err := c.nc.Publish(inbox, data); err != nil {
 		c.log.Warn("send copy of result", "error", err)
 	}
@@ -105,12 +128,12 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 		return fmt.Errorf("encode hand-over: %w", err)
 	}
 	j := &h.Job
-	msg := &nats.Msg{Subject: jobs.JobSubject(h.Stage, j.Model, j.Class, j.ID), Data: data, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: j.Subject(h.Stage), Data: data, Header: nats.Header{}}
 	if replyTo != "" {
 		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
 	}
 	return c.persist(ctx, "publish hand-over", func(ctx context.Context) error {
-		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(j.ID+"."+string(h.Stage)), jetstream.WithExpectStream(StreamRelay))
+		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(messageID(j, h.Stage)), jetstream.WithExpectStream(StreamRelay))
 		switch {
 		case err == nil && !ack.Duplicate:
 			return nil
@@ -132,6 +155,11 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 		}
 		return err
 	})
+}
+
+// messageID is the Nats-Msg-Id of a job at a stage. Ids are made by clients, so that two users may have the same.
+func messageID(j *jobs.Job, stage jobs.Stage) string {
+	return jobs.EncodeToken(j.User) + "." + j.ID + "." + string(stage)
 }
 
 // Bury puts a job into the dead-letter stream, unless it is there already, and repeats that until the
@@ -157,10 +185,7 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 	if err := enc.Encode(d); err != nil {
 		return fmt.Errorf("encode dead letter: %w", err)
 	}
-	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, jobID), Data: data.Bytes(), Header: nats.Header{}}
-	if d.User != "" {
-		msg.Header.Set(jobs.HeaderUser, jobs.EncodeToken(d.User))
-	}
+	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, d.User, jobID), Data: data.Bytes()}
 	err := c.persist(ctx, "publish dead letter", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
 		if err == nil || !refused(err) {

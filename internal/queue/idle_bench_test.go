@@ -19,7 +19,7 @@ func BenchmarkIdleBetweenJobs(b *testing.B) {
 		ahead int
 	}{{"prefill", jobs.RolePrefill, 0}, {"prefill ahead", jobs.RolePrefill, 1}, {"decode", jobs.RoleDecode, 0}, {"decode ahead", jobs.RoleDecode, 1}} {
 		b.Run(tt.name, func(b *testing.B) {
-			r := newBench(b, false)
+			r := newBench(b, modes[0])
 			var mu sync.Mutex
 			var idle []time.Duration
 			var ended time.Time

@@ -17,7 +17,7 @@ import (
 func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (letGo func(), err error) {
 	nc := d.w.c.nc
 	cancels := make(chan *nats.Msg, 16)
-	sub, err := nc.ChanSubscribe(jobs.CancelSubject(d.job.ID), cancels)
+	sub, err := nc.ChanSubscribe(jobs.CancelSubject(d.job.User, d.job.ID), cancels)
 	if err != nil {
 		return nil, fmt.Errorf("listen for cancel: %w", err)
 	}

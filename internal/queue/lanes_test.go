@@ -30,7 +30,7 @@ func classOf(user string, n int, change ...func(*jobs.Job)) (list []*jobs.Job) {
 func (r *rig) enter(list ...*jobs.Job) {
 	r.t.Helper()
 	for _, j := range list {
-		r.publish(j.IntakeSubject(), j.ID+".prefill", j)
+		r.publish(j.Subject(jobs.StagePrefill), j.ID+".prefill", j)
 	}
 }
 

@@ -25,8 +25,27 @@ type msgGet struct {
 	NextFor string `json:"next_by_subj,omitempty"` // that matches this
 }
 
+// message is one of a stream.
+type message struct {
+	jetstream.RawStreamMsg
+	bytes int64 // that it takes of the stream
+}
+
 // ofLeader reads a message from the leader of a stream; nil if there is none.
 func (c *Conn) ofLeader(ctx context.Context, stream string, get msgGet) (*jetstream.RawStreamMsg, error) {
+	m, err := c.messageOfLeader(ctx, stream, get)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	return &m.RawStreamMsg, nil
+}
+
+// perMessage is what nats-server stores of a message beside subject, headers and data, in bytes.
+const perMessage = 34
+
+// messageOfLeader is ofLeader with the size of the message. Headers that cannot be read are left out, as they are for who fetches it: one
+// user's must not hide the jobs of others behind it.
+func (c *Conn) messageOfLeader(ctx context.Context, stream string, get msgGet) (*message, error) {
 	request, err := json.Marshal(get)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
@@ -58,11 +77,10 @@ func (c *Conn) ofLeader(ctx context.Context, stream string, get msgGet) (*jetstr
 		return nil, c.failed(ctx, jetstream.ErrInvalidJetStreamResponse, "read stream %s", stream)
 	}
 	m := answer.Message
-	raw := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Sequence, Data: m.Data, Time: m.Time, Header: nats.Header{}}
-	if len(m.Header) > 0 {
-		if raw.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return nil, c.failed(ctx, err, "read headers of %s in stream %s", m.Subject, stream)
-		}
+	raw := &message{jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Sequence, Data: m.Data, Time: m.Time, Header: nats.Header{}}, perMessage}
+	raw.bytes += int64(len(m.Subject) + len(m.Header) + len(m.Data))
+	if h, err := nats.DecodeHeadersMsg(m.Header); err == nil {
+		raw.Header = h
 	}
 	return raw, nil
 }
@@ -95,7 +113,7 @@ func absent(err error) bool {
 		}
 		return api.ErrorCode == noPeers || !refused(err) && api.Code != 404
 	}
-	for _, e := range []error{jetstream.ErrNoStreamResponse, nats.ErrNoResponders, nats.ErrTimeout, context.DeadlineExceeded} {
+	for _, e := range []error{errCutOff, jetstream.ErrNoStreamResponse, nats.ErrNoResponders, nats.ErrTimeout, nats.ErrDisconnected, context.DeadlineExceeded} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -1,12 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strconv"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/jobs"
@@ -35,12 +33,12 @@ func (c *Conn) boundLetters(ctx context.Context, user string) error {
 	if info.State.Msgs <= uint64(c.letters.letters) && info.State.Bytes <= uint64(c.letters.bytes) {
 		return nil
 	}
-	list, err := c.lettersOf(ctx, user, info.State.LastSeq)
+	users, err := c.letterSizes.list(ctx, c, StreamDLQ)
 	if err != nil {
 		return err
 	}
 	count, bytes := 0, int64(0)
-	for _, l := range slices.Backward(list) {
+	for _, l := range slices.Backward(users[cmp.Or(jobs.EncodeToken(user), jobs.NoUser)]) {
 		count, bytes = count+1, bytes+l.bytes
 		if count == 1 || count <= c.letters.letters && bytes <= c.letters.bytes {
 			continue
@@ -51,35 +49,4 @@ func (c *Conn) boundLetters(ctx context.Context, user string) error {
 		c.log.Warn("dropped a dead letter: its user has as many that are newer as one user may have", "subject", l.subject)
 	}
 	return nil
-}
-
-// sized is a dead letter without its text.
-type sized struct {
-	subject string
-	seq     uint64
-	bytes   int64
-}
-
-// lettersOf lists the dead letters of a user up to the last one, oldest first. Only their headers are read.
-func (c *Conn) lettersOf(ctx context.Context, user string, last uint64) (list []sized, err error) {
-	r := reader{c: c, stream: StreamDLQ, filter: jobs.SubjectDLQ, headersOnly: true}
-	defer r.close()
-	for r.seq < last {
-		msg, err := r.next(ctx, time.Second)
-		if err != nil {
-			return nil, err
-		}
-		if msg == nil {
-			break // the last ones were removed meanwhile
-		}
-		if msg.Headers().Get(jobs.HeaderUser) != jobs.EncodeToken(user) {
-			continue
-		}
-		bytes, err := strconv.ParseInt(msg.Headers().Get(nats.MsgSize), 10, 64)
-		if err != nil {
-			continue // not a header of the server's
-		}
-		list = append(list, sized{msg.Subject(), r.seq, bytes})
-	}
-	return list, nil
 }

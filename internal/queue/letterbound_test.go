@@ -103,7 +103,7 @@ func TestFullRelay(t *testing.T) {
 		})
 	}
 	r.eventually("as many hops as there is room for", func() bool { return r.waiting(StreamRelay) == 2 })
-	_, err = r.js.Publish(t.Context(), jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, jobs.NewID()), make([]byte, 60_000))
+	_, err = r.js.Publish(t.Context(), jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), make([]byte, 60_000))
 	if err == nil || !strings.Contains(err.Error(), tooLarge) {
 		t.Errorf("a hop beyond the limit: %v, want %q", err, tooLarge)
 	}

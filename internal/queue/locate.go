@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,43 +33,130 @@ type location struct {
 	prompt  string       // the SHA-256 of its prompt
 	result  *jobs.Result // when it is finished
 	replyTo string       // inbox that gets a copy of the result
+	stored  time.Time    // when the job was accepted
 	msg     *jetstream.RawStreamMsg
 }
+
+// later reports whether the job was accepted after t, if that is given.
+func (l *location) later(t time.Time) bool { return !t.IsZero() && l.stored.After(t) }
 
 // pending reports whether the job has still to end.
 func (l *location) pending() bool { return l.job != nil }
 
-// locate finds a user's job, whatever its batch. A job moves from the intake to the relay to the results, and is
+// Found says where a job is.
+type Found struct {
+	JobID    string    `json:"job_id"`
+	Place    Place     `json:"place"`
+	Batch    string    `json:"batch,omitempty"`   // while the job waits or runs
+	Model    string    `json:"model,omitempty"`   // likewise
+	Deadline time.Time `json:"deadline,omitzero"` // likewise, if it has one
+}
+
+// pending reports whether the job has still to end.
+func (f Found) pending() bool { return f.Model != "" }
+
+// foundJobs is where several jobs are.
+type foundJobs struct {
+	Jobs []Found   `json:"jobs"`
+	Now  time.Time `json:"now"` // by the server's clock
+}
+
+// find says where a user's jobs are. Brief is what can be told without reading the jobs, which may have megabytes: where each is, without telling waiting from
+// running, and for which model.
+func (c *Conn) find(ctx context.Context, user string, ids []string, brief bool) (list foundJobs, err error) {
+	if len(ids) > awaitBatch {
+		return list, jobs.Errorf(jobs.CodeInvalid, "jobs has %d ids; want at most %d", len(ids), awaitBatch)
+	}
+	look := c.findWhole
+	if brief {
+		look = c.findBrief
+	}
+	for _, id := range ids {
+		f, err := look(ctx, user, id)
+		if err != nil {
+			return list, err
+		}
+		list.Jobs = append(list.Jobs, f)
+	}
+	list.Now, err = c.serverTime(ctx)
+	return list, err
+}
+
+func (c *Conn) findWhole(ctx context.Context, user, jobID string) (Found, error) {
+	l, err := c.locate(ctx, user, jobID)
+	if err != nil {
+		return Found{}, err
+	}
+	f := Found{JobID: jobID, Place: c.whereabouts(ctx, l)}
+	if l.pending() {
+		f.Batch, f.Model, f.Deadline = l.job.Batch, l.job.Model, l.job.Deadline
+	}
+	return f, nil
+}
+
+// findBrief looks at the places in the order of [Conn.locate].
+func (c *Conn) findBrief(ctx context.Context, user, jobID string) (Found, error) {
+	if err := checkToken(jobID); err != nil {
+		return Found{}, err
+	}
+	for _, at := range []struct {
+		stream, filter string
+		place          Place
+	}{
+		{StreamIntake, jobs.AnyJobFilter("*", user, jobID), PlaceIntake},
+		{StreamRelay, jobs.AnyJobFilter("*", user, jobID), PlaceRelay},
+		{StreamResults, resultsOf(user, anyBatch, jobID), PlaceFinished},
+		{StreamDLQ, jobs.AnyLetterFilter(user, jobID), PlaceDead},
+	} {
+		subjects, err := c.subjects(ctx, at.stream, at.filter)
+		if err != nil {
+			return Found{}, err
+		}
+		if len(subjects) > 0 {
+			address, _ := jobs.ParseJobSubject(subjects[0]) // of a job that has still to end
+			return Found{JobID: jobID, Place: at.place, Model: address.Model}, nil
+		}
+	}
+	return Found{JobID: jobID, Place: PlaceUnknown}, nil
+}
+
+// find says where jobs of the client's user are, brief or with what stands in them.
+func (c *Client) find(ctx context.Context, brief bool, ids ...string) ([]Found, error) {
+	before := time.Now()
+	list, err := control[foundJobs](ctx, c.Conn, verbFind, c.user, request{Jobs: ids, Brief: brief})
+	if err == nil && len(list.Jobs) != len(ids) {
+		err = jobs.Errorf(jobs.CodeNATS, "a worker says of %d jobs where they are; %d were asked for", len(list.Jobs), len(ids))
+	}
+	if err == nil {
+		c.clock.observe(before, time.Now(), list.Now)
+	}
+	return list.Jobs, err
+}
+
+// locate finds a user's job, or anybody's if user is empty, whatever its batch. A job moves from the intake to the relay to the results, and is
 // put at the next place before it leaves the last; so looking in that order never misses one.
 func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error) {
 	if err := checkToken(jobID); err != nil {
 		return nil, err
 	}
-	for _, at := range []struct{ stream, subject string }{
-		{StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, jobID)},
-		{StreamRelay, jobs.AnyJobFilter("*", jobID)},
-	} {
-		msg, err := c.lastMsg(ctx, at.stream, at.subject)
+	for _, stream := range []string{StreamIntake, StreamRelay} {
+		msg, err := c.lastMsg(ctx, stream, jobs.AnyJobFilter("*", user, jobID))
 		if err != nil {
 			return nil, err
 		}
 		if msg == nil {
 			continue
 		}
-		l, err := pendingAt(at.stream, msg)
-		if err == nil && l.job.User != user {
-			return &location{place: PlaceUnknown}, nil
-		}
-		return l, err
+		return pendingAt(stream, msg)
 	}
-	r, err := c.result(ctx, anyResult(user, jobID))
+	r, err := c.result(ctx, resultsOf(user, anyBatch, jobID))
 	if err != nil {
 		return nil, err
 	}
 	if r != nil {
 		return &location{place: PlaceFinished, result: r}, nil
 	}
-	letter, err := c.lastMsg(ctx, StreamDLQ, anyLetter(jobID))
+	letter, err := c.lastMsg(ctx, StreamDLQ, jobs.AnyLetterFilter(user, jobID))
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +166,20 @@ func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error
 	return &location{place: PlaceUnknown}, nil
 }
 
-// anyResult matches the result of a job, whatever its batch.
-func anyResult(user, jobID string) string {
-	return "results." + jobs.EncodeToken(user) + ".*." + jobID
-}
+// anyBatch is in the place of a batch's token.
+const anyBatch = "*"
 
-// anyLetter matches the dead letter of a job, whatever its stage and model.
-func anyLetter(jobID string) string { return "dlq.*.*." + jobID }
+// resultsOf matches the results of a user, or of everybody if that is empty, by tokens of which each may be a wildcard.
+func resultsOf(user, batch, job string) string {
+	if user == "" {
+		return "results.*." + batch + "." + job
+	}
+	return "results." + jobs.EncodeToken(user) + "." + batch + "." + job
+}
 
 // pendingAt reads the record of a job that waits or runs.
 func pendingAt(stream string, msg *jetstream.RawStreamMsg) (*location, error) {
-	l := &location{place: PlaceIntake, msg: msg, replyTo: msg.Header.Get(jobs.HeaderReplyTo)}
+	l := &location{place: PlaceIntake, msg: msg, replyTo: msg.Header.Get(jobs.HeaderReplyTo), stored: msg.Time}
 	var err error
 	if stream == StreamIntake {
 		l.job, err = jobs.Decode[jobs.Job](msg.Data)
@@ -96,13 +187,16 @@ func pendingAt(stream string, msg *jetstream.RawStreamMsg) (*location, error) {
 		var h *jobs.Handover
 		if h, err = jobs.Decode[jobs.Handover](msg.Data); err == nil {
 			l.place, l.job = PlaceRelay, &h.Job
+			if !h.AcceptedAt.IsZero() {
+				l.stored = h.AcceptedAt
+			}
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read record at %s: %w", msg.Subject, err)
 	}
-	if !strings.HasSuffix(msg.Subject, "."+l.job.ID) {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "record at %s is of another job: %s", msg.Subject, l.job.ID)
+	if !strings.HasSuffix(msg.Subject, "."+jobs.EncodeToken(l.job.User)+"."+l.job.ID) {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "record at %s is of another job: %s of user %q", msg.Subject, l.job.ID, l.job.User)
 	}
 	l.prompt = l.job.PromptSHA256()
 	return l, nil
@@ -147,8 +241,13 @@ func (c *Conn) result(ctx context.Context, subject string) (*jobs.Result, error)
 // scan reads the messages of a stream that match a filter, in order. A work queue can be read so,
 // too, without disturbing its consumers.
 func (c *Conn) scan(ctx context.Context, stream, filter string) iter.Seq2[*jetstream.RawStreamMsg, error] {
+	return c.scanAfter(ctx, stream, filter, 0)
+}
+
+// scanAfter is scan for the messages after a sequence.
+func (c *Conn) scanAfter(ctx context.Context, stream, filter string, after uint64) iter.Seq2[*jetstream.RawStreamMsg, error] {
 	return func(yield func(*jetstream.RawStreamMsg, error) bool) {
-		for seq := uint64(1); ; {
+		for seq := after + 1; ; {
 			msg, err := c.ofLeader(ctx, stream, msgGet{Seq: seq, NextFor: filter})
 			if msg == nil && err == nil || !yield(msg, err) || err != nil {
 				return
@@ -162,18 +261,19 @@ func (c *Conn) scan(ctx context.Context, stream, filter string) iter.Seq2[*jetst
 // left to the workers, which bury them. The queue may hold gigabytes, so no text is kept.
 func (c *Conn) pendingJobs(ctx context.Context, user, batch string) ([]*location, error) {
 	var found []*location
-	seen := map[string]bool{}
+	type owned struct{ user, id string }
+	seen := map[owned]bool{}
 	for _, stream := range []string{StreamIntake, StreamRelay} { // in the order in which jobs move
-		for msg, err := range c.scan(ctx, stream, "jobs.>") {
+		for msg, err := range c.scan(ctx, stream, jobs.AnyJobFilter("*", user, "*")) {
 			if err != nil {
 				return nil, err
 			}
 			l, err := pendingAt(stream, msg)
-			if err != nil || l.job.User != user || l.job.Batch != batch || seen[l.job.ID] {
+			if err != nil || l.job.Batch != batch || seen[owned{l.job.User, l.job.ID}] {
 				continue
 			}
-			seen[l.job.ID] = true
 			j := l.job
+			seen[owned{j.User, j.ID}] = true
 			l.msg, l.job = nil, &jobs.Job{
 				V: j.V, ID: j.ID, User: j.User, Batch: j.Batch, CustomID: j.CustomID, Class: j.Class, Model: j.Model,
 				Labels: j.Labels, ReplayOf: j.ReplayOf,

@@ -4,13 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/jobs"
 )
 
@@ -125,38 +123,13 @@ func (m *Manifest) adopt(path string, list []*jobs.Job) error {
 }
 
 // write puts the manifest on the disk, whole or not at all, readable by the owner only.
-func (m *Manifest) write(path string) (err error) {
+func (m *Manifest) write(path string) error {
 	data, err := json.MarshalIndent(m, "", "\t")
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".manifest-*") // mode 0600
-	if err != nil {
+	if err := atomicfile.Write(path, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write manifest: %w", errors.Join(err, ignoreMissing(os.Remove(f.Name()))))
-		}
-	}()
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close()) // so that the name is on the disk, too
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return nil
 }

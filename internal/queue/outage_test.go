@@ -22,7 +22,7 @@ func (r *rig) excused(j *jobs.Job) (h history) {
 	r.t.Helper()
 	r.eventually("excuse", func() (ok bool) {
 		var err error
-		h, _, err = r.readHistory(r.t.Context(), historyKey(jobs.StageDecode, j.ID))
+		h, _, err = r.readHistory(r.t.Context(), historyKey(jobs.StageDecode, j.User, j.ID))
 		return err == nil && h.HandBacks > 0
 	})
 	return h
@@ -78,7 +78,7 @@ func TestResultWaitsForNATS(t *testing.T) {
 	r.noResults()
 	close(goOn)
 	r.remains("the worker holds the job", r.timing.AckWait+time.Second, func() bool {
-		_, held := s.running.Load(jobs.JobSubject(jobs.StageDecode, j.Model, j.Class, j.ID))
+		_, held := s.running.Load(j.Subject(jobs.StageDecode))
 		return held
 	})
 	if err := r.EnsureStreams(t.Context()); err != nil {

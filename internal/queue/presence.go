@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -81,22 +80,7 @@ const lateShare = 0.25
 
 // presenceKey is where a worker's presence is kept: <role>.<model>.<worker>.
 func presenceKey(role jobs.Stage, model, worker string) string {
-	return keyToken(string(role)) + "." + keyToken(model) + "." + keyToken(worker)
-}
-
-// keyToken writes any name as one token of a bucket's key, which takes fewer characters than a
-// subject does: what is neither letter, digit, '_' nor '-' becomes =XX.
-func keyToken(name string) string {
-	var b strings.Builder
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "=%02X", c)
-		}
-	}
-	return b.String()
+	return jobs.KeyToken(string(role)) + "." + jobs.KeyToken(model) + "." + jobs.KeyToken(worker)
 }
 
 // presencePrefix is what the subjects of the bucket's keys begin with.
@@ -105,9 +89,24 @@ const presencePrefix = "$KV." + BucketWorkers + "."
 // livePrefix is what the subjects begin with on which workers say what they are at, between their beats. Nothing of it is stored.
 const livePrefix = "ctl.worker."
 
-// Workers lists who is present, in the order of role, model and worker.
+// Workers lists who is present, in the order of role, model and worker. The account must have JetStream.
 func (c *Conn) Workers(ctx context.Context) ([]Presence, error) {
 	return c.presences(ctx, ">")
+}
+
+// Workers lists who is present, in the order of role, model and worker.
+func (c *Client) Workers(ctx context.Context) ([]Presence, error) {
+	if !c.grader {
+		return c.Conn.Workers(ctx)
+	}
+	o, err := c.Inspect(ctx)
+	switch {
+	case errors.Is(err, errNoWorker):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return o.Workers, nil
 }
 
 // presences reads the presences whose keys match the pattern, in the order of role, model and worker.

@@ -15,7 +15,8 @@ import (
 
 func (r *rig) puller() *puller {
 	r.t.Helper()
-	p, err := newPuller(r.connect().nc)
+	c := r.connect()
+	p, err := newPuller(c.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestPullIsWithdrawn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := jobs.JobSubject(jobs.StageDecode, testModel, j.Class, j.ID); a.msg.Subject != want || a.asked.After(a.at) {
+		if want := j.Subject(jobs.StageDecode); a.msg.Subject != want || a.asked.After(a.at) {
 			t.Errorf("arrival = %s, asked for at %v, there at %v; want %s", a.msg.Subject, a.asked, a.at, want)
 		}
 	}

@@ -139,7 +139,7 @@ func TestInspectEmptyServer(t *testing.T) {
 			t.Errorf("stream %+v on an empty server", s)
 		}
 	}
-	if len(o.Streams) != 6 || len(o.Models) != 0 || len(o.Workers) != 0 {
+	if len(o.Streams) != 7 || len(o.Models) != 0 || len(o.Workers) != 0 {
 		t.Errorf("overview = %+v", o)
 	}
 }

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,11 +22,9 @@ func (c *Conn) Relayed(ctx context.Context, model string, ids []string) (map[str
 		return nil, c.failed(ctx, err, "look for decode messages in stream %s", StreamRelay)
 	}
 	relayed := map[string]bool{}
-	for _, id := range ids {
-		for _, class := range jobs.Classes {
-			if info.State.Subjects[jobs.JobSubject(jobs.StageDecode, model, class, id)] > 0 {
-				relayed[id] = true
-			}
+	for subject := range info.State.Subjects {
+		if id := subject[strings.LastIndexByte(subject, '.')+1:]; slices.Contains(ids, id) {
+			relayed[id] = true
 		}
 	}
 	return relayed, nil

@@ -15,9 +15,9 @@ func TestRelayed(t *testing.T) {
 	fallen, queued, done := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
 	r.relay(waiting, hurried, other, done)
 	r.submit(queued)
-	r.publish(jobs.JobSubject(jobs.StageFallback, testModel, jobs.Batch, fallen.ID), fallen.ID+".fallback",
+	r.publish(fallen.Subject(jobs.StageFallback), messageID(fallen, jobs.StageFallback),
 		&jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *fallen})
-	if err := r.purge(t.Context(), StreamRelay, jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, done.ID)); err != nil {
+	if err := r.purge(t.Context(), StreamRelay, done.Subject(jobs.StageDecode)); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"tandem/internal/access"
 	"tandem/internal/engine"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
@@ -38,13 +40,17 @@ func presenceTTL(d time.Duration) func(*Timing) { return func(t *Timing) { t.Pre
 
 // rig is a server and what a test does with it from outside.
 type rig struct {
-	*Conn
+	*Client
 	t        testing.TB
 	server   *natsembed.Server
 	timing   Timing
-	urls     string // of a cluster's servers; those of server if empty
+	urls     string        // of a cluster's servers; those of server if empty
+	access   access.Folder // whose operator connects; "" if the server asks for no key
+	ca       string        // of the certificate that the server shows, if it shows one and asks for no key
 	replicas int
 	link     *link // workers connect over it if it is not nil
+
+	stopControl func()
 }
 
 func newRig(t testing.TB, change ...func(*Timing)) *rig {
@@ -57,23 +63,44 @@ func newRigOn(t testing.TB, opts natsembed.Options, change ...func(*Timing)) *ri
 	for _, f := range change {
 		f(&r.timing)
 	}
-	r.Conn = r.connect()
-	if err := r.EnsureStreams(t.Context()); err != nil {
-		t.Fatal(err)
+	r.begin()
+	return r
+}
+
+// begin connects, and makes what workers and clients use.
+func (r *rig) begin() {
+	r.t.Helper()
+	r.Client = NewClient(r.connect(), "user")
+	r.serveControl(r.connect())
+	if err := r.EnsureStreams(r.t.Context()); err != nil {
+		r.t.Fatal(err)
 	}
 	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
-		if err := r.EnsureConsumers(t.Context(), role, testModel); err != nil {
-			t.Fatal(err)
+		if err := r.EnsureConsumers(r.t.Context(), role, testModel); err != nil {
+			r.t.Fatal(err)
 		}
 	}
-	return r
+}
+
+// serveControl runs the control service, which workers do otherwise.
+func (r *rig) serveControl(c *Conn) {
+	r.t.Helper()
+	var err error
+	if r.stopControl, err = c.ServeControl(r.t.Context(), nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(r.stopControl)
 }
 
 func (r *rig) connect() *Conn { return r.connectTo(cmp.Or(r.urls, r.server.URL())) }
 
 func (r *rig) connectTo(url string) *Conn {
 	r.t.Helper()
-	c, err := Connect(r.t.Context(), Config{URL: url, Name: "test", Timing: r.timing, Replicas: r.replicas, Log: r.logger("connection")})
+	cfg := Config{URL: url, Name: "test", TLSCA: r.ca, Timing: r.timing, Replicas: r.replicas, Log: r.logger("connection")}
+	if r.access != "" {
+		cfg.NKey, cfg.TLSCA = r.access.Operator(), r.access.CA()
+	}
+	c, err := Connect(r.t.Context(), cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -207,7 +234,7 @@ func testJob(class jobs.Class, change ...func(*jobs.Job)) *jobs.Job {
 func (r *rig) submit(list ...*jobs.Job) {
 	r.t.Helper()
 	for _, j := range list {
-		r.publish(jobs.IntakeSubject(j.Model, j.Class, j.User, j.ID), j.ID+".prefill", j)
+		r.publish(jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.User, j.ID), messageID(j, jobs.StagePrefill), j)
 	}
 }
 
@@ -219,7 +246,7 @@ func (r *rig) relay(list ...*jobs.Job) {
 			V: jobs.Version, Stage: jobs.StageDecode, Job: *j, AcceptedAt: time.Now(), Kind: jobs.KindNone,
 			Prefill: &jobs.Prefill{Server: "elsewhere"}, Attempts: 1,
 		}
-		r.publish(jobs.JobSubject(jobs.StageDecode, j.Model, j.Class, j.ID), j.ID+".decode", h)
+		r.publish(j.Subject(jobs.StageDecode), messageID(j, jobs.StageDecode), h)
 	}
 }
 
@@ -338,7 +365,7 @@ func (r *rig) letter(stage jobs.Stage, jobID string) *jetstream.RawStreamMsg {
 	var found *jetstream.RawStreamMsg
 	r.eventually("dead letter of job "+jobID, func() bool {
 		var err error
-		found, err = r.lastMsg(r.t.Context(), StreamDLQ, jobs.DLQSubject(stage, testModel, jobID))
+		found, err = r.lastMsg(r.t.Context(), StreamDLQ, strings.Replace(jobs.AnyLetterFilter("", jobID), "*", string(stage), 1))
 		return err == nil && found != nil
 	})
 	return found

@@ -158,7 +158,7 @@ func (d *delivery) finish(ctx context.Context) error {
 			return err
 		}
 	default:
-		if err := d.w.c.bar(ctx, d.job.ID); err != nil {
+		if err := d.w.c.bar(ctx, d.job); err != nil {
 			return err
 		}
 		if err := d.w.c.purge(ctx, StreamRelay, bars); err != nil {
@@ -250,7 +250,9 @@ func (d *delivery) change(ctx context.Context, change func(*history)) error {
 	})
 }
 
-func (d *delivery) historyKey() string { return historyKey(d.address.Stage, d.address.JobID) }
+func (d *delivery) historyKey() string {
+	return historyKey(d.address.Stage, d.address.User, d.address.JobID)
+}
 
 func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo) }
 

@@ -127,7 +127,7 @@ func TestSettled(t *testing.T) {
 
 // history is what is known of a task's job at this moment.
 func (r *rig) history(s *station, t *jobs.Task) history {
-	h, _, err := r.readHistory(r.t.Context(), historyKey(t.Stage, t.Job.ID))
+	h, _, err := r.readHistory(r.t.Context(), historyKey(t.Stage, t.Job.User, t.Job.ID))
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -177,7 +177,7 @@ func TestDeadLetterOfAState(t *testing.T) {
 		return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "no")
 	})
 	j := testJob(jobs.Batch)
-	r.publish(jobs.JobSubject(jobs.StageDecode, j.Model, j.Class, j.ID), j.ID+".decode", &jobs.Handover{
+	r.publish(j.Subject(jobs.StageDecode), messageID(j, jobs.StageDecode), &jobs.Handover{
 		V: jobs.Version, Stage: jobs.StageDecode, Job: *j, AcceptedAt: time.Now(), Kind: jobs.KindState,
 		State:   &jobs.State{URL: "http://192.0.2.7:8002/state/0011", Token: "s3cret", Bytes: 7, Tokens: 5},
 		Prefill: &jobs.Prefill{Server: "elsewhere"}, Attempts: 1,

@@ -86,7 +86,7 @@ func (c *Conn) left(ctx context.Context, stream string, msg *jetstream.RawStream
 		return true, nil // it was buried as it is, before it was acknowledged
 	}
 	if stream == StreamIntake {
-		hop, err := c.lastMsg(ctx, StreamRelay, jobs.JobSubject("*", l.job.Model, l.job.Class, l.job.ID))
+		hop, err := c.lastMsg(ctx, StreamRelay, jobs.AnyJobFilter("*", l.job.User, l.job.ID))
 		if hop != nil || err != nil {
 			return hop != nil, err
 		}

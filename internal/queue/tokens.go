@@ -15,6 +15,7 @@ import (
 // result is what counts.
 type TokenStream struct {
 	c   *Client
+	job string
 	sub *nats.Subscription
 }
 
@@ -26,7 +27,7 @@ func (c *Client) Tokens(ctx context.Context, batch, jobID string) (*TokenStream,
 	sub, err := c.nc.SubscribeSync(jobs.TokensSubject(c.user, batch, jobID))
 	if err == nil {
 		if err = c.nc.FlushWithContext(ctx); err == nil {
-			return &TokenStream{c, sub}, nil
+			return &TokenStream{c, jobID, sub}, nil
 		}
 		_ = sub.Unsubscribe()
 	}
@@ -49,6 +50,9 @@ func (s *TokenStream) Chunks(ctx context.Context) iter.Seq[*jobs.Chunk] {
 			if err != nil {
 				s.c.log.Warn("piece of text cannot be read", "subject", msg.Subject, "error", err)
 				continue
+			}
+			if chunk.JobID != s.job {
+				continue // sent by somebody who may not know better
 			}
 			if !yield(chunk) {
 				return

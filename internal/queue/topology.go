@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ const (
 	StreamRelay   = "RELAY"   // jobs that wait for decode or fallback
 	StreamResults = "RESULTS" // how jobs ended
 	StreamDLQ     = "DLQ"     // dead letters
+	StreamControl = "CONTROL" // cancels that wait for a worker
 
 	BucketWorkers   = "workers"   // who is present: <role>.<model>.<worker>
 	BucketHandbacks = "handbacks" // by job id: deliveries handed back without blame
@@ -32,11 +35,13 @@ const (
 	relayBytes     = 1 << 30
 	resultsBytes   = 2 << 30
 	lettersBytes   = 1 << 30
+	controlBytes   = 32 << 20
 	workersBytes   = 32 << 20
 	handbacksBytes = 128 << 20
 	dedupeWindow   = 24 * time.Hour
 	keepResults    = 7 * 24 * time.Hour
 	keepLetters    = 30 * 24 * time.Hour
+	keepControl    = 7 * 24 * time.Hour
 	keepHandbacks  = 7 * 24 * time.Hour
 )
 
@@ -51,15 +56,18 @@ func streams(t Timing) []jetstream.StreamConfig {
 	bucket := func(name string, bytes int64, ttl time.Duration) jetstream.StreamConfig {
 		return jetstream.StreamConfig{
 			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"}, MaxAge: ttl, Duplicates: min(ttl, 2*time.Minute),
-			MaxMsgsPerSubject: 1, MaxBytes: bytes, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true,
+			MaxMsgsPerSubject: 1, MaxBytes: bytes, Discard: jetstream.DiscardNew, DenyDelete: true,
 		}
 	}
 
 	intake := work(StreamIntake, intakeBytes, jobs.SubjectIntake)
 	intake.MaxMsgs = intakeMessages
+	control := work(StreamControl, controlBytes, "kept.>")
+	control.MaxAge, control.Duplicates, control.MaxMsgSize = keepControl, 2*time.Minute, 1024 // a message is empty, and its subject says all
 	all := []jetstream.StreamConfig{
 		intake,
 		work(StreamRelay, relayBytes, jobs.SubjectDecode, jobs.SubjectFall),
+		control,
 		{
 			Name: StreamResults, Subjects: []string{jobs.SubjectResults}, MaxBytes: resultsBytes, MaxAge: keepResults, Duplicates: 2 * time.Minute,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
@@ -73,7 +81,7 @@ func streams(t Timing) []jetstream.StreamConfig {
 	}
 	for i := range all { // what they have in common, and the server's defaults spelt out so that they compare
 		c := &all[i]
-		c.Storage, c.AllowDirect, c.Replicas, c.MaxConsumers, c.MaxMsgSize = jetstream.FileStorage, true, 1, -1, -1
+		c.Storage, c.AllowDirect, c.Replicas, c.MaxConsumers, c.MaxMsgSize = jetstream.FileStorage, true, 1, -1, cmp.Or(c.MaxMsgSize, -1)
 		if c.MaxMsgs == 0 {
 			c.MaxMsgs = -1
 		}
@@ -101,9 +109,32 @@ func consumer(t Timing, role jobs.Stage, model string, class jobs.Class) (stream
 	return StreamRelay, cfg
 }
 
-// EnsureStreams creates the streams and buckets that are missing, with the replicas of [Config]. One that exists with another
-// configuration is left alone and reported as a [*DriftError]; several are joined. How many replicas it has, and how many messages and
-// bytes it may hold, is the operator's choice, as long as there is a limit where this program sets one.
+// keptConsumer is the durable that all workers read kept cancels by.
+func keptConsumer() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{Durable: "kept", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: -1}
+}
+
+// durables yields each durable consumer that these models need, and that of kept cancels, with its stream.
+func durables(t Timing, models []string) iter.Seq2[string, jetstream.ConsumerConfig] {
+	return func(yield func(string, jetstream.ConsumerConfig) bool) {
+		if !yield(StreamControl, keptConsumer()) {
+			return
+		}
+		for _, model := range models {
+			for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+				for _, class := range jobs.Tokens(role) {
+					if !yield(consumer(t, role, model, class)) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// EnsureStreams creates the streams and buckets that are missing, with the replicas of [Config], if the server lets this user do that. One
+// that exists with another configuration is left alone and reported as a [*DriftError]; several are joined. How many replicas it has, and
+// how many messages and bytes it may hold, is the operator's choice, as long as there is a limit where this program sets one.
 // It waits some seconds for a cluster that is electing a leader.
 func (c *Conn) EnsureStreams(ctx context.Context) error {
 	return whileAbsent(ctx, absentLimit, func() error { return c.ensureStreams(ctx) })
@@ -116,7 +147,7 @@ func (c *Conn) ensureStreams(ctx context.Context) error {
 		// Creating the same again would be no error, but the server first looks whether it has room for another as large.
 		err := c.compareStream(ctx, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			if _, err = c.js.CreateStream(ctx, want); err != nil { // somebody else may have, meanwhile
+			if err = c.createStream(ctx, want); err != nil { // somebody else may have, meanwhile
 				if again := c.compareStream(ctx, want); !errors.Is(again, jetstream.ErrStreamNotFound) {
 					err = again
 				}
@@ -125,10 +156,24 @@ func (c *Conn) ensureStreams(ctx context.Context) error {
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)
 		} else if err != nil {
-			return c.failed(ctx, err, "create stream %s%s", want.Name, needs(want, err))
+			return err
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Conn) createStream(ctx context.Context, want jetstream.StreamConfig) error {
+	err := c.ask(ctx, "$JS.API.STREAM.CREATE."+want.Name, func(ctx context.Context) error {
+		_, err := c.js.CreateStream(ctx, want)
+		return err
+	})
+	if errors.Is(err, errRefused) {
+		return c.missing("stream "+want.Name, err)
+	}
+	if err != nil {
+		return c.failed(ctx, err, "create stream %s%s", want.Name, needs(want, err))
+	}
+	return nil
 }
 
 // needs says what a stream that the server cannot create would take, if that can be told.
@@ -149,45 +194,85 @@ func needs(want jetstream.StreamConfig, err error) string {
 
 func (c *Conn) compareStream(ctx context.Context, want jetstream.StreamConfig) error {
 	have, err := c.js.Stream(ctx, want.Name)
-	if err != nil {
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
+	}
+	if err != nil {
+		return c.failed(ctx, err, "look at stream %s", want.Name)
 	}
 	return streamDrift(have.CachedInfo().Config, want)
 }
 
-// EnsureConsumers creates the durable consumers of a role and model, one for each class and lane, which makes
-// the model known. One that exists with another configuration is reported as a [*DriftError]. It waits as [Conn.EnsureStreams] does.
+// EnsureConsumers creates the durable consumers of a role and model that are missing, one for each class and lane, if the server lets this
+// user do that; which makes the model known. One that exists with another configuration is reported as a [*DriftError]. It waits as [Conn.EnsureStreams] does.
 func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model string) error {
 	return whileAbsent(ctx, absentLimit, func() error { return c.ensureConsumers(ctx, role, model) })
 }
 
 func (c *Conn) ensureConsumers(ctx context.Context, role jobs.Stage, model string) error {
 	var errs []error
-	for _, class := range jobs.Tokens(role) {
-		stream, want := consumer(c.timing, role, model, class)
-		_, err := c.js.CreateConsumer(ctx, stream, want)
-		if errors.Is(err, jetstream.ErrConsumerExists) {
-			err = c.compareConsumer(ctx, stream, want)
+	for stream, want := range durables(c.timing, []string{model}) {
+		if worker, _, _, _ := jobs.ModelOfConsumer(want.Durable); worker != "" && worker != role {
+			continue
+		}
+		err := c.compareConsumer(ctx, stream, want)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			if err = c.createConsumer(ctx, stream, want); errors.Is(err, jetstream.ErrConsumerExists) { // somebody else was faster
+				err = c.compareConsumer(ctx, stream, want)
+			}
 		}
 		if drift, ok := errors.AsType[*DriftError](err); ok {
 			errs = append(errs, drift)
 		} else if err != nil {
-			return c.failed(ctx, err, "create consumer %s of stream %s", want.Durable, stream)
+			return err
 		}
 	}
 	return errors.Join(errs...)
 }
 
+func (c *Conn) createConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) error {
+	err := c.ask(ctx, "$JS.API.CONSUMER.CREATE."+stream+"."+want.Durable, func(ctx context.Context) error {
+		_, err := c.js.CreateConsumer(ctx, stream, want)
+		return err
+	})
+	if errors.Is(err, errRefused) {
+		return c.missing("consumer "+want.Durable+" of stream "+stream, err)
+	}
+	if err != nil {
+		return c.failed(ctx, err, "create consumer %s of stream %s", want.Durable, stream)
+	}
+	return nil
+}
+
 func (c *Conn) compareConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) error {
 	have, err := c.js.Consumer(ctx, stream, want.Durable)
-	if err != nil {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return err
+	}
+	if err != nil {
+		return c.failed(ctx, err, "look at consumer %s of stream %s", want.Durable, stream)
 	}
 	return consumerDrift(stream, have.CachedInfo().Config, want)
 }
 
-// Models lists the known models in order: those that a worker was ever started for.
-func (c *Conn) Models(ctx context.Context) ([]string, error) {
+// Models lists the known models in order: those that a worker was ever started for; of a grader's account, those that a worker can tell.
+func (c *Client) Models(ctx context.Context) (models []string, err error) {
+	if !c.grader {
+		return c.models(ctx)
+	}
+	o, err := c.Inspect(ctx)
+	if errors.Is(err, errNoWorker) {
+		return nil, nil
+	}
+	if err == nil {
+		for _, m := range o.Models {
+			models = append(models, m.Model)
+		}
+	}
+	return models, err
+}
+
+func (c *Conn) models(ctx context.Context) ([]string, error) {
 	var models []string
 	for _, name := range []string{StreamIntake, StreamRelay} {
 		stream, err := c.js.Stream(ctx, name)

@@ -18,7 +18,7 @@ import (
 func bareRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{}), timing: lively()}
-	r.Conn = r.connect()
+	r.Client = NewClient(r.connect(), "user")
 	return r
 }
 
@@ -79,7 +79,7 @@ func TestLimitsAreTheOperators(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := &rig{t: t, server: natstest.Start(t, natsembed.Options{Dir: dir, MaxStore: 7 << 30}), timing: lively()}
-	r.Conn = r.connect()
+	r.Client = NewClient(r.connect(), "user")
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestLimitsAreTheOperators(t *testing.T) {
 	}
 	r.server.Stop()
 	r.server = natstest.Start(t, natsembed.Options{Dir: dir, MaxStore: 1 << 30})
-	r.Conn = r.connect()
+	r.Client = NewClient(r.connect(), "user")
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Errorf("EnsureStreams: %v", err)
 	}
@@ -125,6 +125,7 @@ func TestStreamDrift(t *testing.T) {
 		{StreamResults, "max_age", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, "--max-age=168h0m0s"},
 		{StreamResults, "allow_direct", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "--allow-direct"},
 		{StreamResults, "max_msg_size", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }, "--max-msg-size=-1"},
+		{"KV_" + BucketWorkers, "allow_rollup_hdrs", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "--no-allow-rollup"},
 		{StreamResults, "allow_rollup_hdrs", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "--no-allow-rollup"},
 		{StreamDLQ, "discard", func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, "--discard=old"},
 		{StreamDLQ, "deny_purge", func(c *jetstream.StreamConfig) { c.DenyPurge = true }, "nats stream rm DLQ"},
@@ -176,7 +177,7 @@ func TestConsumerDrift(t *testing.T) {
 		change func(*jetstream.ConsumerConfig)
 		remedy string
 	}{
-		{"filter_subjects", func(c *jetstream.ConsumerConfig) { c.FilterSubjects = c.FilterSubjects[:1] }, "--filter=jobs.decode.test+model~v1:7b.batch.*,jobs.fallback.test+model~v1:7b.batch.*"},
+		{"filter_subjects", func(c *jetstream.ConsumerConfig) { c.FilterSubjects = c.FilterSubjects[:1] }, "--filter=jobs.decode.test+model~v1:7b.batch.*.*,jobs.fallback.test+model~v1:7b.batch.*.*"},
 		{"ack_wait", func(c *jetstream.ConsumerConfig) { c.AckWait = time.Minute }, "--wait=12s"},
 		{"max_deliver", func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 7 }, "--max-deliver=-1"},
 		{"max_ack_pending", func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 7 }, "--max-pending=-1"},

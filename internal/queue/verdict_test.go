@@ -115,7 +115,7 @@ func TestCrashBeforeDeadLetter(t *testing.T) {
 			if n := r.waiting(StreamDLQ); n != 0 {
 				t.Fatalf("%d letters before the crash", n)
 			}
-			if got, err := r.client().end(t.Context(), []*location{{job: j}}, jobs.Cancelled); err != nil || got[0].Status != jobs.Failed {
+			if got, err := r.client().end(t.Context(), []*location{{job: j}}, jobs.Cancelled, jobs.ErrCancelled); err != nil || got[0].Status != jobs.Failed {
 				t.Fatalf("cancelled by somebody who had looked before it failed: %+v, %v; want it left alone", got, err)
 			}
 			ran := done.times()
@@ -181,7 +181,7 @@ func TestOneEndOfAnUnreadableMessage(t *testing.T) {
 				}
 			}
 			record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":%q}}`, j.User, j.Batch)
-			r.publish(jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, j.ID), "1", record)
+			r.publish(j.Subject(jobs.StageDecode), "1", record)
 			r.start(jobs.RoleDecode, 1, answer)
 			r.wantEnd(j, tt.want)
 		})
@@ -204,7 +204,7 @@ func TestReplayRightAfterTheResult(t *testing.T) {
 	s.begin()
 	r.relay(j)
 	r.result(j)
-	if ending, err := r.ending(t.Context(), j.ID); err != nil || !ending {
+	if ending, err := r.ending(t.Context(), "user", j.ID); err != nil || !ending {
 		t.Errorf("ending = %t, %v; want the letter to come", ending, err)
 	}
 	go func() {
@@ -215,5 +215,5 @@ func TestReplayRightAfterTheResult(t *testing.T) {
 	if err := <-replayed; err != nil {
 		t.Error(err)
 	}
-	r.eventually("its end", func() bool { ending, err := r.ending(t.Context(), j.ID); return err == nil && !ending })
+	r.eventually("its end", func() bool { ending, err := r.ending(t.Context(), "user", j.ID); return err == nil && !ending })
 }

@@ -97,6 +97,7 @@ type Worker struct {
 	running    sync.Map // subjects of the jobs at work here
 	changed    chan struct{}
 	load       load
+	outage     string // why no job can be fetched, as it was said last; only dispatch's goroutine knows
 	draining   atomic.Bool
 	aborted    chan struct{}
 	abort      func()
@@ -200,6 +201,12 @@ func (w *Worker) Run(parent context.Context) error {
 	})
 	helpers.Go(func() { w.beat(helping) })
 	helpers.Go(func() { w.sweep(helping) })
+	stopControl, err := w.c.ServeControl(helping, map[string]string{"role": string(w.cfg.Role), "model": w.cfg.Model, "machine": w.cfg.Machine, "worker": w.cfg.ID})
+	if err != nil {
+		stop(err)
+	} else {
+		defer stopControl()
+	}
 
 	// Publishing and acknowledging go on when the tasks are cancelled.
 	publishing, giveUp := context.WithCancel(helping)
@@ -343,6 +350,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 		a, err := p.next(ctx, sources, w.intake.lanes.quiet(sources), wake, moved)
 		switch {
 		case err == nil:
+			w.outage = ""
 			place(a)
 		case errors.Is(err, nats.ErrConnectionClosed):
 			return err
@@ -461,23 +469,28 @@ func (w *Worker) failed(err error, again bool) {
 	}
 }
 
-// mend does what it can about a failed pull: a consumer, or all, may have been deleted.
+// mend does what it can about a failed pull: a consumer, or all, may have been deleted. What this user may not create is waited for.
 func (w *Worker) mend(ctx context.Context, err error) {
 	const pause = 500 * time.Millisecond
-	w.log.Warn("fetch job", "error", err)
 	if gone, ok := errors.AsType[*goneError](err); ok {
 		role := jobs.RoleDecode
 		if gone.source.stream == StreamIntake {
 			role = jobs.RolePrefill
 		}
-		err := w.c.ensureStreams(ctx)
-		if err == nil {
-			err = w.c.ensureConsumers(ctx, role, w.cfg.Model)
+		missing := w.c.ensureStreams(ctx)
+		if missing == nil {
+			missing = w.c.ensureConsumers(ctx, role, w.cfg.Model)
 		}
-		if err == nil {
+		if missing == nil {
+			w.log.Warn("a consumer was gone, and is there again", "error", err)
+			w.outage = ""
 			return
 		}
-		w.log.Error("create consumer again", "error", err)
+		err = missing
+	}
+	if problem := err.Error(); problem != w.outage {
+		w.outage = problem
+		w.log.Error("fetch job", "error", err)
 	}
 	select {
 	case <-time.After(pause):

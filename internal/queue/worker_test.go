@@ -213,7 +213,7 @@ func TestReplyInbox(t *testing.T) {
 	good, bad := r.inbox("_INBOX.somebody.1"), r.inbox("secret.subject")
 	for _, to := range []string{"secret.subject", "_INBOX.somebody.*", "_INBOX.somebody.1"} {
 		j := testJob(jobs.Interactive)
-		msg := natsMsg(t, jobs.IntakeSubject(j.Model, j.Class, j.User, j.ID), j)
+		msg := natsMsg(t, jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.User, j.ID), j)
 		msg.Header.Set(jobs.HeaderReplyTo, to)
 		if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,13 +54,14 @@ const callerPrefix = "caller-"
 type caller struct {
 	s         *System
 	name, dir string
+	key       string // file
 	nats      link
 	resumes   bool // a kill may reach its submitter
 }
 
-// caller makes one, whose way to NATS is to be closed.
+// caller makes one with the key of the rig's user, whose way to NATS is to be closed.
 func (s *System) caller(name, dir string) (_ *caller, err error) {
-	c := &caller{s: s, name: name, dir: dir}
+	c := &caller{s: s, name: name, dir: dir, key: s.keys.grader}
 	wire := s.r.wire(name)
 	c.nats, err = s.link(s.hookedWire(name, func(op *tap.Op, node int) tap.Verdict {
 		wire.read(op, node)
@@ -71,7 +73,7 @@ func (s *System) caller(name, dir string) (_ *caller, err error) {
 // submitter starts the program.
 func (c *caller) submitter(args ...string) (*host.Process, error) {
 	return host.Start(host.Spec{
-		Name: c.name, Program: c.s.programs(c.name).Path("submitter"), Args: append([]string{"--nats", c.nats.url(), "--user", user}, args...),
+		Name: c.name, Program: c.s.programs(c.name).Path("submitter"), Args: slices.Concat([]string{"--nats", c.nats.url()}, c.s.keys.as(c.key), args),
 		Env: []string{"HOME=" + c.dir}, Dir: c.dir, Log: filepath.Join(c.dir, "log"),
 	})
 }
@@ -175,13 +177,12 @@ func (c *caller) told(dir string) error {
 
 func (c *caller) tell(record []byte) {
 	var r struct {
-		JobID  string `json:"job_id"`
-		Status string
+		JobID string `json:"job_id"`
 	}
 	_ = json.Unmarshal(record, &r) // what is no record is told of no job, which the judge sees
 	c.s.Log.Add(history.Event{Kind: history.Told, Process: c.name, Job: r.JobID, Record: bytes.TrimSpace(record)})
-	if r.Status == "expired" {
-		c.s.Log.Add(history.Event{Kind: history.Cancelled, Process: c.name, Job: r.JobID, Note: r.Status})
+	if status, expired := endOf(record); expired {
+		c.s.Log.Add(history.Event{Kind: history.Cancelled, Process: c.name, Job: r.JobID, Note: status})
 	}
 }
 

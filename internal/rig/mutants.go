@@ -26,7 +26,7 @@ const (
 	fileSettle   = "internal/queue/settle.go"
 	fileDelivery = "internal/queue/delivery.go"
 	fileTopology = "internal/queue/topology.go"
-	fileCancel   = "internal/queue/cancel.go"
+	fileEnd      = "internal/queue/end.go"
 	fileTransfer = "internal/handover/transfer.go"
 	fileImport   = "internal/slots/import.go"
 	fileDecode   = "internal/pipeline/decode.go"
@@ -52,7 +52,7 @@ func queueMutants() []Mutant {
 		{
 			Name:  "no Msg-Id",
 			Lacks: "the id by which NATS knows a hop that was published before",
-			Edits: []host.Edit{{File: fileHop, Old: `jetstream.WithMsgID(j.ID+"."+string(h.Stage)), `, New: ""}},
+			Edits: []host.Edit{{File: fileHop, Old: `jetstream.WithMsgID(messageID(j, h.Stage)), `, New: ""}},
 			Plan:  struck(Action{What: Freeze, Target: onePrefill, Step: BeforePublish, For: longFreeze}),
 			Rule:  check.Repeated,
 		},
@@ -97,8 +97,7 @@ func queueMutants() []Mutant {
 			Name:  "cancel unheeded",
 			Lacks: "the removal of a cancelled job from the queue; and the look whether a job has ended, which would stop it as well",
 			Edits: []host.Edit{
-				{File: fileCancel, Old: `return c.purge(ctx, stream, jobs.AnyJobFilter(jobs.StagePrefill, j.ID))`, New: "return nil"},
-				{File: fileCancel, Old: `return c.purge(ctx, stream, jobs.JobSubject("*", j.Model, "*", j.ID))`, New: "return nil"},
+				{File: fileEnd, Old: `return c.purge(ctx, stream, jobs.AnyJobFilter("*", j.User, j.ID))`, New: "return nil"},
 				{File: fileDelivery, Old: "return there != nil, err\n}\n\n// isGone", New: "return there != nil && false, err\n}\n\n// isGone"},
 			},
 			Plan: cancelled,

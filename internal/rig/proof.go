@@ -69,10 +69,11 @@ func mostOf(n int) int {
 	return n * 9 / 10
 }
 
-// broke is what a Go program says when it fails by its own fault.
-var broke = regexp.MustCompile(`(?m)^(panic: |fatal error: |WARNING: DATA RACE)`)
+// broke is what a Go program says when it fails by its own fault, and a worker when it lacks a right.
+var broke = regexp.MustCompile(`(?m)^(panic: |fatal error: |WARNING: DATA RACE|\{.*"msg":"NATS refuses a permission".*)`)
 
-// sound looks whether a worker or a submitter broke by its own fault, which its restart would hide.
+// sound looks whether a worker or a submitter broke by its own fault, which its restart would hide, or a worker tried what it has no right to, which may
+// only cost time.
 func (s *System) sound() error {
 	var errs []error
 	for _, logs := range []string{s.path("*.log"), s.path("callers", "*", "log"), s.path("callers", "log")} {

@@ -69,6 +69,7 @@ func TestProgramsThatBreak(t *testing.T) {
 		"all is well\npanic: runtime error\n\ngoroutine 1 [running]": false,
 		"==================\nWARNING: DATA RACE\n":                   false,
 		"fatal error: concurrent map writes\n":                       false,
+		`{"level":"ERROR","msg":"NATS refuses a permission"}` + "\n": false,
 	} {
 		s := &System{Options: Options{Dir: t.TempDir()}}
 		if err := os.MkdirAll(s.path("callers", "a"), 0o700); err != nil {

@@ -63,9 +63,9 @@ type moment struct {
 }
 
 // barSubjects are those by which a cancel keeps away what else may come of a job. They hold no record, and one that is killed may leave them behind.
-const barSubjects = "jobs.*.ended.*"
+const barSubjects = "jobs.*.ended.*.*"
 
-var bars = regexp.MustCompile(`^jobs\.\w+\.ended\.[^.]+$`)
+var bars = regexp.MustCompile(`^jobs\.\w+\.ended\.[^.]+\.[^.]+$`)
 
 // wire is one process's connection to NATS, as the recorder reads it.
 type wire struct {
@@ -81,6 +81,7 @@ type wire struct {
 type published struct {
 	job, subject string
 	status       string // of a result
+	expired      bool   // likewise: by the worker that had the job, after which nothing more comes of it
 }
 
 func (r *recorder) wire(process string) *wire {
@@ -124,7 +125,7 @@ func (w *wire) publish(op *tap.Op, conn string) moment {
 	case first == "jobs", first == "dlq":
 		note(history.Event{Kind: history.Published})
 	case first == "results":
-		p.status = statusOf(op.Payload)
+		p.status, p.expired = endOf(op.Payload)
 		note(history.Event{Kind: history.Published, Record: bytes.Clone(op.Payload)})
 	case strings.HasPrefix(op.Subject, "$JS.ACK."):
 		d, _, ok := parseAck(op.Subject)
@@ -203,7 +204,7 @@ func (w *wire) arrive(op *tap.Op, conn string) moment {
 	}
 	if ack.Stream == "RESULTS" {
 		w.r.changed(func() { w.r.ended[p.job] = p.status })
-		if p.status == "expired" && !strings.HasPrefix(w.process, callerPrefix) { // of a caller that expires a job it is the first step of several
+		if p.expired {
 			w.r.log.Add(history.Event{Kind: history.Cancelled, Process: w.process, Job: p.job, Note: "expired"})
 		}
 	}
@@ -238,10 +239,15 @@ func markerOf(data []byte) string {
 
 func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
-func statusOf(record []byte) string {
-	var r struct{ Status string }
+// endOf is the status of a result, and whether the job has expired at the stage that had it. Where another worker ended it, for whoever awaits it, the
+// result is the first step of several.
+func endOf(record []byte) (status string, expired bool) {
+	var r struct {
+		Status string
+		Error  struct{ Stage string }
+	}
 	_ = json.Unmarshal(record, &r) // no record, no status
-	return r.Status
+	return r.Status, r.Status == "expired" && r.Error.Stage != ""
 }
 
 // delivery is what the subject for a delivery's acknowledgement says.

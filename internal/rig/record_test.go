@@ -54,8 +54,8 @@ func TestWireIsRead(t *testing.T) {
 			{Kind: history.Published, Subject: "results.u.b." + job, Record: []byte(`{"status":"expired"}`)},
 		}},
 		{server("MSG", "_INBOX.6", "", `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 4"},"stream":"RESULTS","seq":0}`), "", nil},
-		{client("HPUB", "results.u.b."+job, "_INBOX.7", `{"status":"expired"}`), BeforePublish, []history.Event{
-			{Kind: history.Published, Subject: "results.u.b." + job, Record: []byte(`{"status":"expired"}`)},
+		{client("HPUB", "results.u.b."+job, "_INBOX.7", `{"status":"expired","error":{"stage":"decode"}}`), BeforePublish, []history.Event{
+			{Kind: history.Published, Subject: "results.u.b." + job, Record: []byte(`{"status":"expired","error":{"stage":"decode"}}`)},
 		}},
 		{server("MSG", "_INBOX.7", "", `{"stream":"RESULTS","seq":5}`), AfterPublish, []history.Event{
 			{Kind: history.Stored, Subject: "results.u.b." + job, Stream: "RESULTS", Seq: 5},

@@ -161,7 +161,7 @@ func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(s
 			e := s.end(j.Marker)
 			s.want(e.Status == "succeeded" || e.Status == "expired", j.Marker, "want it succeeded, or expired while NATS' clock was ahead, got %q (%s)", e.Status, e.Error.Message)
 			for _, published := range s.events(j.Marker, history.Published) {
-				if statusOf(published.Record) == "expired" && len(moves) == 4 {
+				if status, _ := endOf(published.Record); status == "expired" && len(moves) == 4 {
 					expired++
 					s.want(published.At >= moves[0] && published.At < moves[1]+readClock+time.Second, j.Marker, "it expired while NATS' clock was right")
 				}
@@ -234,6 +234,7 @@ func (s *scene) onlyLiving(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	c.key = s.keys.Operator()
 	defer c.nats.close()
 	_, out, err := c.run(ctx, "--json", "status")
 	if err != nil {

@@ -61,7 +61,13 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 			return err
 		}
 		told := s.begin(ctx, plan.Batches[0])
-		if busy, err = s.refused(ctx, plan.Batches[0], no[0].Jobs[0]); err != nil {
+		if err := s.await(ctx, "an intake with nine tenths of what it holds", func() bool { // more one user may not have, and workers say so to who asks
+			stream, err := s.js.Stream(ctx, "INTAKE")
+			return err == nil && stream.CachedInfo().State.Msgs >= limit*9/10
+		}); err != nil {
+			return err
+		}
+		if busy, err = s.refused(ctx, no[0].Jobs[0]); err != nil {
 			return err
 		}
 		release()
@@ -74,7 +80,12 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 			return err
 		}
 		told = s.begin(ctx, plan.Batches[2])
-		if alone, err = s.refused(ctx, plan.Batches[2], no[1].Jobs[0]); err != nil {
+		if err := s.await(ctx, "a full intake", func() bool {
+			return slices.ContainsFunc(plan.Batches[2].Jobs, func(j Job) bool { return len(s.events(j.Marker, history.Refused)) > 0 })
+		}); err != nil {
+			return err
+		}
+		if alone, err = s.refused(ctx, no[1].Jobs[0]); err != nil {
 			return err
 		}
 		start()
@@ -120,14 +131,8 @@ func (s *scene) limitIntake(ctx context.Context, jobs int64) (before int64, err 
 	return before, err
 }
 
-// refused waits until a batch's submitter meets a full intake, and submits a single job then, which is to be refused as well.
-func (s *scene) refused(ctx context.Context, b Batch, j Job) (r refusal, err error) {
-	err = s.await(ctx, "a full intake", func() bool {
-		return slices.ContainsFunc(b.Jobs, func(j Job) bool { return len(s.events(j.Marker, history.Refused)) > 0 })
-	})
-	if err != nil {
-		return r, err
-	}
+// refused submits a single job that is to be refused.
+func (s *scene) refused(ctx context.Context, j Job) (r refusal, err error) {
 	dir := s.path("refused-" + j.Marker)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return r, err

@@ -17,7 +17,7 @@ import (
 
 const (
 	armLimit   = 15 * time.Second // for a worker to come to a step; then it is struck wherever it is
-	stallLimit = 75 * time.Second // without one job that ends, after which the callers give up: several times what the server waits for a sign of life
+	stallLimit = 2 * time.Minute  // without one job that ends, after which the callers give up: longer than a worker is patient with an engine that hangs
 	stormLimit = 30 * time.Minute
 )
 

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"tandem/internal/jobs"
 	"tandem/internal/rig/engines"
 	"tandem/internal/rig/history"
 	"tandem/internal/rig/host"
@@ -41,11 +42,12 @@ type Options struct {
 	hooks hooks // of a scenario
 }
 
-// System is Tandem as it is deployed, each program a process, with a tap on every wire.
+// System is Tandem as it is deployed, each program a process with no more rights than it needs, over TLS, with a tap on every wire.
 type System struct {
 	Options
-	Log *history.Log
-	r   *recorder
+	Log  *history.Log
+	r    *recorder
+	keys *keys
 
 	ctx    context.Context // of everything that runs
 	cancel context.CancelFunc
@@ -105,6 +107,9 @@ func Start(parent context.Context, o Options) (_ *System, err error) {
 			err = errors.Join(err, s.Stop())
 		}
 	}()
+	if s.keys, err = newKeys(s.path("keys"), s.Models); err != nil {
+		return nil, fmt.Errorf("start rig: %w", err)
+	}
 	if err := s.startNATS(); err != nil {
 		return nil, err
 	}
@@ -123,7 +128,7 @@ func (s *System) startNATS() (err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, startLimit)
 	defer cancel()
 	if s.Nodes > 1 {
-		if s.cluster, err = host.StartCluster(ctx, s.Programs, s.path("nats"), s.Nodes); err != nil {
+		if s.cluster, err = host.StartCluster(ctx, s.Programs, s.path("nats"), s.Nodes, s.keys.Config()); err != nil {
 			return err
 		}
 		s.nodes = s.cluster.Nodes()
@@ -133,7 +138,7 @@ func (s *System) startNATS() (err error) {
 				return err
 			}
 		}
-		node, err := host.StartNATS(ctx, cmp.Or(s.hooks.nats, s.Programs), host.NATSOptions{Name: "nats", Dir: s.path("nats")})
+		node, err := host.StartNATS(ctx, cmp.Or(s.hooks.nats, s.Programs), host.NATSOptions{Name: "nats", Dir: s.path("nats"), Include: s.keys.Config()})
 		if err != nil {
 			return err
 		}
@@ -143,11 +148,43 @@ func (s *System) startNATS() (err error) {
 	for _, n := range s.nodes {
 		urls = append(urls, n.URL())
 	}
-	if s.nc, err = nats.Connect(strings.Join(urls, ","), nats.Name("rig"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)); err != nil {
+	url := strings.Join(urls, ",")
+	if err := s.makeStreams(ctx, url); err != nil {
+		return err
+	}
+	operator, err := nats.NkeyOptionFromSeed(s.keys.Operator())
+	if err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	if s.nc, err = nats.Connect(url, operator, nats.RootCAs(s.keys.CA()), nats.Name("rig"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)); err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
 	s.js, err = jetstream.New(s.nc)
 	return err
+}
+
+// makeStreams has the operator make what workers may not.
+func (s *System) makeStreams(ctx context.Context, url string) error {
+	args := append(s.keys.as(s.keys.Operator()), "--nats", url, "admin", "init", "--replicas", strconv.Itoa(len(s.nodes)))
+	for _, m := range s.Models {
+		args = append(args, "--model", m)
+	}
+	p, err := host.Start(host.Spec{
+		Name: "operator", Program: s.Programs.Path("submitter"), Args: args, Env: []string{"HOME=" + s.Dir}, Dir: s.Dir, Log: s.path("init.log"),
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Exited():
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("make streams: %w", context.Cause(ctx))
+	}
+	if p.Code() != exitDone {
+		return fmt.Errorf("make streams: submitter admin init ended with code %d: %s", p.Code(), lastLine(p.Output()))
+	}
+	return nil
 }
 
 // link is a process's way to NATS: a tap before each node.
@@ -156,7 +193,7 @@ type link []*tap.Tap
 // link makes a way to NATS on which each operation is read by on.
 func (s *System) link(on func(op *tap.Op, node int) tap.Verdict) (l link, err error) {
 	for i, n := range s.nodes {
-		t, err := tap.ListenNATS(tap.NATSOptions{Target: n.Addr(), On: func(op *tap.Op) tap.Verdict { return on(op, i) }})
+		t, err := tap.ListenNATS(tap.NATSOptions{Target: n.Addr(), TLS: s.keys.tls, On: func(op *tap.Op) tap.Verdict { return on(op, i) }})
 		if err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -169,7 +206,7 @@ func (s *System) link(on func(op *tap.Op, node int) tap.Verdict) (l link, err er
 func (l link) url() string {
 	var urls []string
 	for _, t := range l {
-		urls = append(urls, "nats://"+t.Addr())
+		urls = append(urls, "tls://"+t.Addr())
 	}
 	return strings.Join(urls, ",")
 }
@@ -251,6 +288,7 @@ func (s *System) startMachine(name, role, model string, m int) error {
 		"--nats", u.nats.url(), "--model", model, "--machine", name, "--http", "127.0.0.1:0", "--log-format", "json",
 		"--state-dir", s.path(name), "--drain-limit", "10s", "--start-timeout", "10m",
 	}, e.Flags("http://"+mach.tap.Addr())...)
+	args = append(args, s.keys.as(s.keys.Worker(jobs.Stage(role), model))...)
 	if s.Fleet == "" {
 		args = append(args, "--measure", "never") // the calls to engines that go wrong are to be those for jobs
 	}

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"syscall"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/shim/program"
 )
 
@@ -175,7 +176,7 @@ func writeNote(n note) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(noteName(n.Config.RunDir), append(b, '\n'), 0o644)
+	return atomicfile.Write(noteName(n.Config.RunDir), append(b, '\n'), 0o644)
 }
 
 // removeRecords removes the records and the note.

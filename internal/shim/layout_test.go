@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/leash"
 	"tandem/internal/shim"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -160,7 +160,7 @@ func serve(t *testing.T, program, models string) (url string, stop func()) {
 	url = "http://" + l.Addr().String()
 	l.Close()
 	var log bytes.Buffer
-	p, err := leash.Start(program, []string{"serve"}, "", append(os.Environ(), "HOME="+t.TempDir(), "OLLAMA_HOST="+url,
+	p, err := supervisor.Start(program, []string{"serve"}, "", append(os.Environ(), "HOME="+t.TempDir(), "OLLAMA_HOST="+url,
 		"OLLAMA_MODELS="+models, "OLLAMA_NO_CLOUD=1", "OLLAMA_FLASH_ATTENTION=1", "OLLAMA_NUM_PARALLEL=1"), &log)
 	must(t, err)
 	t.Cleanup(func() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/shim/program"
 )
 
@@ -158,22 +159,9 @@ func writeConfig(shim string, c program.Config, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(program.ConfigName(shim), b, mode)
+	return atomicfile.Write(program.ConfigName(shim), b, mode)
 }
 
-// writeFile makes a file with this content, in place of whatever is there.
-func writeFile(path string, b []byte, mode fs.FileMode) error {
-	return replace(path, func(temporary string) error {
-		f, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-		if err != nil {
-			return err
-		}
-		_, err = f.Write(b)
-		return errors.Join(err, f.Close())
-	})
-}
-
-// replace has a file made under a temporary name and gives it its own, so that it is there whole or not at all.
 func replace(path string, make func(temporary string) error) error {
 	temporary := fmt.Sprintf("%s.tmp%d", path, os.Getpid())
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {

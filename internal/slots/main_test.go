@@ -19,8 +19,8 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/gguf"
-	"tandem/internal/leash"
 	"tandem/internal/standin/standintest"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type machine struct {
 	*Server
 	config  Config
-	process *leash.Process
+	process *supervisor.Process
 }
 
 // setup is how a machine is to be.
@@ -78,7 +78,7 @@ func start(t testing.TB, s setup) *machine {
 		if !m.alive() { // not yet, or another program took the port
 			port := freePort(t)
 			m.config.Endpoint.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
-			if m.process, err = leash.Start(program, append(args, "--port", fmt.Sprint(port)), "", append(os.Environ(), s.env...), t.Output()); err != nil {
+			if m.process, err = supervisor.Start(program, append(args, "--port", fmt.Sprint(port)), "", append(os.Environ(), s.env...), t.Output()); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(m.process.Stop)

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/leash"
 	"tandem/internal/shim"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -35,7 +35,7 @@ type OllamaOptions struct {
 type Ollama struct {
 	dir     string
 	url     string
-	process *leash.Process
+	process *supervisor.Process
 	log     *serverLog
 	stop    sync.Once
 }
@@ -62,7 +62,7 @@ func StartOllama(ctx context.Context, o OllamaOptions) (_ *Ollama, err error) {
 		return nil, fmt.Errorf("start ollama: %w", err)
 	}
 	started := time.Now()
-	if s.process, err = leash.Start(program, []string{"serve"}, o.Dir, o.environment(), s.log); err != nil {
+	if s.process, err = supervisor.Start(program, []string{"serve"}, o.Dir, o.environment(), s.log); err != nil {
 		return nil, errors.Join(fmt.Errorf("start ollama: %w", err), s.log.Close())
 	}
 	defer func() {

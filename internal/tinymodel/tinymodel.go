@@ -9,9 +9,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
+
+	"tandem/internal/atomicfile"
 )
 
 // Version changes whenever the bytes written for some Spec change. Caches of generated files are keyed by it.
@@ -138,24 +138,8 @@ func Write(w io.Writer, s Spec) error {
 }
 
 // WriteFile writes the GGUF file of s at path. The file appears whole or not at all, also when several processes write it.
-func WriteFile(path string, s Spec) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write model file: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err := Write(f, s); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("write model file: %w", err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
+func WriteFile(path string, s Spec) error {
+	if err := atomicfile.WriteFrom(path, 0o600, func(w io.Writer) error { return Write(w, s) }); err != nil {
 		return fmt.Errorf("write model file: %w", err)
 	}
 	return nil

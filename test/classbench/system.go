@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
+	"tandem/internal/supervisor"
 )
 
 const (
@@ -36,8 +36,8 @@ type system struct {
 		Decode        string `json:"decode"`
 		DecodeRunDir  string `json:"decode_run_dir"`
 	}
-	workers map[string]*leash.Process // by role and model
-	others  []*leash.Process
+	workers map[string]*supervisor.Process // by role and model
+	others  []*supervisor.Process
 	queue   *queue.Conn
 }
 
@@ -70,7 +70,7 @@ func (s *system) start() error {
 	if s.queue, err = queue.Connect(s.ctx, queue.Config{URL: s.nats, Name: "classbench"}); err != nil {
 		return err
 	}
-	s.workers = map[string]*leash.Process{}
+	s.workers = map[string]*supervisor.Process{}
 	for _, model := range []string{standin.CodeModel, standin.FeedbackModel} {
 		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
 			if err := s.startWorker(role, model); err != nil {
@@ -87,7 +87,7 @@ func (s *system) start() error {
 // serve starts a part of `submitter dev` and reads the line of JSON that it prints when it is there.
 func (s *system) serve(into any, args ...string) error {
 	lines, w := io.Pipe()
-	p, err := leash.Start(filepath.Join(s.bin, "submitter"), append(args, "--json"), "", nil, w)
+	p, err := supervisor.Start(filepath.Join(s.bin, "submitter"), append(args, "--json"), "", nil, w)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *system) startWorker(role jobs.Stage, model string) error {
 		return err
 	}
 	defer log.Close() // the worker has its own handle
-	p, err := leash.Start(filepath.Join(s.bin, string(role)+"-worker"), []string{
+	p, err := supervisor.Start(filepath.Join(s.bin, string(role)+"-worker"), []string{
 		"--nats", s.nats, "--model", model, "--engine-url", engine, "--shim-run-dir", run, "--machine", string(role),
 		"--http", "127.0.0.1:0", "--threads", "1", "--state-dir", s.path(name),
 	}, "", nil, log)

@@ -14,8 +14,8 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/jobs"
-	"tandem/internal/leash"
 	"tandem/internal/queue"
+	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
 )
 
@@ -121,7 +121,7 @@ func (p *pair) program(path, limits string, change ...func(*app.WorkerFlags)) (k
 	if f.HandoverURL != "" {
 		args = append(args, "--handover-listen", f.HandoverListen, "--handover-url", f.HandoverURL)
 	}
-	process, err := leash.Start("bash", args, "", []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.t.TempDir()}, p.t.Output())
+	process, err := supervisor.Start("bash", args, "", []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.t.TempDir()}, p.t.Output())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -42,9 +42,7 @@ func (s *system) submit(name string, n, predict int) *batch {
 		fmt.Fprintf(&lines, `{"custom_id":"%s-%02d","model":%q,"prompt":%q,"options":{"temperature":0,"num_predict":%d}}`+"\n", name, i, model, b.prompts[i], b.tokens(i))
 	}
 	file := b.out + ".jsonl"
-	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
-		s.Fatal(err)
-	}
+	s.done(os.WriteFile(file, []byte(lines.String()), 0o644))
 	b.submitter = s.start(s.grader, s.programs.tandem.Path("submitter"), "batch", file, "--plan", "disaggregated", "--out", b.out, "--batch", name)
 	return b
 }

@@ -3,6 +3,8 @@ package hosts
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,14 +24,19 @@ func TestFourHosts(t *testing.T) {
 		t.Skip(err)
 	}
 	began := time.Now()
-	tandem, err := host.Build(t.Context(), t.TempDir(), host.BuildOptions{Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server"}})
+	tandem, err := host.Build(t.Context(), shared(t), host.BuildOptions{Only: []string{"submitter", "prefill-worker", "decode-worker", "nats-server"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := tinymodel.Tiny(tinymodel.BPE)
 	t.Logf("built after %.1f s", time.Since(began).Seconds())
+	weights, err := os.ReadFile(standintest.ModelFile(t, spec)) // in a cache where only its owner may look
+	file := filepath.Join(shared(t), "model.gguf")
+	if err := errors.Join(err, os.WriteFile(file, weights, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	p := programs{
-		tandem: tandem, llama: standintest.Engines(t).LlamaServer, model: standintest.ModelFile(t, spec),
+		tandem: tandem, llama: standintest.Engines(t).LlamaServer, model: file,
 		right: &reference{url: standintest.StartLlamaServer(t, spec, "--jinja"), known: map[string][]string{}},
 	}
 	for _, scenario := range []struct {
@@ -52,6 +59,9 @@ func TestFourHosts(t *testing.T) {
 }
 
 func allWell(s *system) {
+	if p := s.presence(s.dgx); p.StatesKey == "" {
+		s.Error("dgx offers its KV states without TLS")
+	}
 	results, took := s.submit("well", 8, short).finish()
 	for _, r := range results {
 		handedOver(s, r)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"tandem/internal/access"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/rig/host"
@@ -37,12 +39,17 @@ type programs struct {
 	right  *reference
 }
 
-// system is Tandem on four hosts: the queue on mac, prefill on dgx, decode on mac2, and the grader.
+// userOf are the users that the programs of each host run as, by number: nobody needs an account. A host's folder is its user's alone, as in deploy/.
+var userOf = map[string]int{"mac": 61001, "dgx": 61002, "mac2": 61003, "grader": 61004}
+
+// system is Tandem on four hosts: the queue on mac, prefill on dgx, decode on mac2, and the grader. Each has a user of its own, and a key with the rights
+// that its programs need; all speak TLS.
 type system struct {
 	*testing.T
 	ctx                     context.Context
 	programs                programs
 	home                    string
+	access                  access.Folder
 	mac, dgx, mac2, grader  *netns.Host
 	prefillEngine, decoding *host.Process
 	js                      jetstream.JetStream // to look only: whatever is done is done by a program
@@ -61,15 +68,16 @@ func newSystem(t *testing.T, p programs) *system {
 			t.Error(err)
 		}
 	})
-	s := &system{T: t, ctx: ctx, programs: p, home: t.TempDir()}
+	s := &system{T: t, ctx: ctx, programs: p, home: shared(t)}
 	for name, h := range map[string]**netns.Host{"mac": &s.mac, "dgx": &s.dgx, "mac2": &s.mac2, "grader": &s.grader} {
 		if *h, err = n.Host(ctx, name); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(s.dir(*h), 0o700); err != nil {
+		if err := errors.Join(os.Mkdir(s.dir(*h), 0o700), os.Chown(s.dir(*h), userOf[name], userOf[name])); err != nil {
 			t.Fatal(err)
 		}
 	}
+	s.secure()
 	s.startNATS()
 	s.prefillEngine, s.decoding = s.engine(s.dgx), s.engine(s.mac2)
 	s.worker(s.dgx, jobs.RolePrefill, "--handover-listen", s.dgx.Addr()+":8100")
@@ -85,16 +93,55 @@ func newSystem(t *testing.T, p programs) *system {
 	return s
 }
 
+// shared is a temporary folder in which every user may go where a path leads.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chmod(dir, 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// secure makes the keys and rights of the installation, and gives each host its own key.
+func (s *system) secure() {
+	s.Helper()
+	s.access = access.Folder(filepath.Join(s.dir(s.mac), "access"))
+	s.done(s.access.Create([]string{s.mac.Addr()}, []string{model}))
+	s.done(s.access.AddGrader("grader", filepath.Join(s.home, "grader.nk")))
+	for h, key := range map[*netns.Host]string{
+		s.dgx: s.access.Worker(jobs.RolePrefill, model), s.mac2: s.access.Worker(jobs.RoleDecode, model), s.grader: filepath.Join(s.home, "grader.nk"),
+	} {
+		s.done(os.Rename(key, filepath.Join(s.dir(h), "key.nk")))
+	}
+	for _, h := range []*netns.Host{s.mac, s.dgx, s.mac2, s.grader} {
+		ca, err := os.ReadFile(s.access.CA())
+		s.done(err)
+		s.done(os.WriteFile(filepath.Join(s.dir(h), "ca.pem"), ca, 0o600))
+		s.done(filepath.WalkDir(s.dir(h), func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Chown(path, userOf[h.Name()], userOf[h.Name()]))
+		}))
+	}
+}
+
 // dir is a host's own folder.
 func (s *system) dir(h *netns.Host) string { return filepath.Join(s.home, h.Name()) }
 
 // start starts a program on a host, with an environment of nothing but what it needs there.
 func (s *system) start(h *netns.Host, program string, args ...string) *host.Process {
 	s.Helper()
-	name := filepath.Base(program)
+	name, id := filepath.Base(program), strconv.Itoa(userOf[h.Name()])
+	as := []string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "--no-new-privs"}
+	if program == s.programs.llama { // likewise
+		as = append(as, "--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
+	}
 	p, err := host.Start(host.Spec{
-		Name: name + " on " + h.Name(), Program: program, Args: args, Dir: s.dir(h), Wrap: h.Wrap(),
-		Env: []string{"HOME=" + s.dir(h), "TANDEM_USER=grader", "TANDEM_NATS=" + s.natsURL(), "TANDEM_LOG_FORMAT=json"},
+		Name: name + " on " + h.Name(), Program: program, Args: args, Dir: s.dir(h),
+		Wrap: append(h.Wrap(), as...),
+		Env: []string{
+			"HOME=" + s.dir(h), "TANDEM_NATS=" + s.natsURL(), "TANDEM_LOG_FORMAT=json",
+			"TANDEM_NKEY=" + filepath.Join(s.dir(h), "key.nk"), "TANDEM_TLS_CA=" + filepath.Join(s.dir(h), "ca.pem"),
+		},
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -111,27 +158,34 @@ func (s *system) start(h *netns.Host, program string, args ...string) *host.Proc
 	return p
 }
 
-func (s *system) natsURL() string { return "nats://" + s.mac.Addr() + ":4222" }
+func (s *system) natsURL() string { return "tls://" + s.mac.Addr() + ":4222" }
 
-// startNATS starts the server, as its configuration in deploy/nats has it, and connects to it on its own host, which no fault cuts off.
+// startNATS starts the server, as its configuration in deploy/nats has it, and connects to it as the operator on its own host, which no fault cuts off.
 func (s *system) startNATS() {
 	s.Helper()
 	config := filepath.Join(s.dir(s.mac), "nats.conf")
-	text := fmt.Sprintf("server_name: tandem\nlisten: %s:4222\nmax_payload: 8MB\njetstream { store_dir: %q, sync_interval: always }\n", s.mac.Addr(), filepath.Join(s.dir(s.mac), "store"))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		s.Fatal(err)
-	}
+	text := fmt.Sprintf("server_name: tandem\nlisten: %s:4222\nmax_payload: 8MB\njetstream { store_dir: %q, sync_interval: always, max_file_store: 50GB }\ninclude access/security.conf\n",
+		s.mac.Addr(), filepath.Join(s.dir(s.mac), "store"))
+	s.done(os.WriteFile(config, []byte(text), 0o644))
 	server := s.start(s.mac, s.programs.tandem.Path("nats-server"), "-c", config)
 	if err := server.Says(s.ctx, "Server is ready"); err != nil {
 		s.Fatal(err)
 	}
-	nc, err := nats.Connect(s.natsURL(), nats.SetCustomDialer(from{s.ctx, s.mac}))
+	key, err := nats.NkeyOptionFromSeed(s.access.Operator())
+	s.done(err)
+	nc, err := nats.Connect(s.natsURL(), nats.SetCustomDialer(from{s.ctx, s.mac}), nats.RootCAs(s.access.CA()), key)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(nc.Close)
 	if s.js, err = jetstream.New(nc); err != nil {
 		s.Fatal(err)
+	}
+	init := s.start(s.mac, s.programs.tandem.Path("submitter"), "--nkey", s.access.Operator(), "--user", "operator", "admin", "init", "--model", model)
+	select {
+	case <-init.Exited():
+	case <-s.ctx.Done():
+		s.Fatal("submitter admin init does not end")
 	}
 }
 
@@ -148,9 +202,7 @@ const enginePort = 8080 // of 127.0.0.1, which each host has its own of
 // engine starts a llama-server on a host and waits until it has loaded the model.
 func (s *system) engine(h *netns.Host) *host.Process {
 	s.Helper()
-	if err := os.Mkdir(s.slotDir(h), 0o700); err != nil {
-		s.Fatal(err)
-	}
+	s.done(errors.Join(os.Mkdir(s.slotDir(h), 0o700), os.Chown(s.slotDir(h), userOf[h.Name()], userOf[h.Name()])))
 	p := s.start(h, s.programs.llama, "--model", s.programs.model, "--alias", model, "--host", "127.0.0.1", "--port", strconv.Itoa(enginePort),
 		"-c", "4096", "-np", "1", "-t", "1", "-fa", "on", "--no-kv-unified", "--no-cache-idle-slots", "--slots", "--jinja", "--slot-save-path", s.slotDir(h))
 	s.eventually("llama-server on "+h.Name()+" has loaded the model", func() error { return s.get(h, "/health", nil) })

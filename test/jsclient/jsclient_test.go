@@ -28,27 +28,43 @@ type step struct {
 	Step      string
 	Job       string       // its id
 	Result    *jobs.Result // null: none came in time
-	Copy      bool         // the inbox got the result too
 	Text      string       // put together from chunks
 	Chunks    int
 	Done      bool // the last chunk came
 	Cancelled bool // in time
-	Again     bool // a second time
+	Again     bool // what was done a second time was seen to be
 	Late      int  `json:"late_chunks"` // after the cancel
+	Refused   bool // nobody takes jobs for the model
 	Message   string
 }
 
 func TestGrader(t *testing.T) {
 	npm.Install(t)
-	url := startSystem(t)
-	steps := grade(t, url)
+	t.Run("without accounts", func(t *testing.T) { grader(t, false) })
+	t.Run("with a grader's rights, over TLS", func(t *testing.T) { grader(t, true) })
+}
+
+func grader(t *testing.T, secure bool) {
+	l := startSystem(t, secure)
+	env := []string{"TANDEM_NATS=" + l.URL()}
+	var as []nats.Option // of whoever looks at the streams
+	if secure {
+		folder := l.Access()
+		env = append(env, "TANDEM_TLS_CA="+folder.CA(), "TANDEM_NKEY="+app.GraderKey(folder, "js-grader"))
+		key, err := nats.NkeyOptionFromSeed(folder.Operator())
+		if err != nil {
+			t.Fatal(err)
+		}
+		as = append(as, key, nats.RootCAs(folder.CA()))
+	}
+	steps := grade(t, env)
 
 	s := steps["await"]
 	if s.Result == nil || s.Result.Status != jobs.Succeeded || s.Result.Text == "" || s.Result.Method != jobs.MethodDisaggregated {
 		t.Errorf("await: %+v, want a text by way of prefill and decode", s)
 	}
-	if !s.Copy {
-		t.Error("await: the reply inbox got no copy of the result")
+	if !s.Again {
+		t.Error("await: a job that was submitted twice was taken twice")
 	}
 	s = steps["stream"]
 	if s.Result == nil || s.Result.Status != jobs.Succeeded || s.Text != s.Result.Text || s.Chunks < 2 || !s.Done {
@@ -59,16 +75,21 @@ func TestGrader(t *testing.T) {
 		t.Errorf("cancel: %+v, want one cancelled result, once, and no text after it", s)
 	}
 	s = steps["timeout"]
-	if s.Result != nil || s.Message != jobs.MsgDecodeMissing || !s.Cancelled {
+	ended := []string{steps["cancel"].Job}
+	if secure {
+		if !s.Refused {
+			t.Errorf("timeout: %+v, want the job of an unknown model refused", s)
+		}
+	} else if ended = append(ended, s.Job); s.Result != nil || s.Message != jobs.MsgDecodeMissing || !s.Cancelled {
 		t.Errorf("timeout: %+v, want no result and %q", s, jobs.MsgDecodeMissing)
 	}
-	keptOut(t, url, steps["cancel"].Job, steps["timeout"].Job)
+	keptOut(t, l.URL(), as, ended...)
 }
 
 // keptOut checks that the server takes no hop of the cancelled jobs any more, and that nothing of their cancels is left.
-func keptOut(t *testing.T, natsURL string, cancelled ...string) {
+func keptOut(t *testing.T, natsURL string, as []nats.Option, cancelled ...string) {
 	t.Helper()
-	nc, err := nats.Connect(natsURL)
+	nc, err := nats.Connect(natsURL, as...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +98,10 @@ func keptOut(t *testing.T, natsURL string, cancelled ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const user = "js-grader"
 	for _, id := range cancelled {
 		for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
-			ack, err := js.Publish(t.Context(), jobs.JobSubject(stage, standin.CodeModel, jobs.Batch, id), nil, jetstream.WithMsgID(id+"."+string(stage)))
+			ack, err := js.Publish(t.Context(), jobs.JobSubject(stage, standin.CodeModel, jobs.Batch, user, id), nil, jetstream.WithMsgID(user+"."+id+"."+string(stage)))
 			if err != nil || !ack.Duplicate {
 				t.Errorf("a %s hop of the cancelled job %s is answered %+v, %v; want it taken for a duplicate", stage, id, ack, err)
 			}
@@ -109,10 +131,14 @@ func TestPageShowsTheGrader(t *testing.T) {
 }
 
 // startSystem starts NATS and the workers of one model on stand-in engines.
-func startSystem(t *testing.T) (natsURL string) {
+func startSystem(t *testing.T, secure bool) *app.Local {
 	t.Helper()
+	var graders []string
+	if secure {
+		graders = []string{"js-grader"}
+	}
 	l, err := app.StartLocal(t.Context(), app.LocalOptions{
-		Engine: app.LocalStandIn, Models: []string{standin.CodeModel}, Say: t.Logf,
+		Engine: app.LocalStandIn, Models: []string{standin.CodeModel}, Secure: secure, Graders: graders, Say: t.Logf,
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
@@ -123,16 +149,16 @@ func startSystem(t *testing.T) (natsURL string) {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	return l.URL()
+	return l
 }
 
 // grade runs the grader and returns what it printed, by step.
-func grade(t *testing.T, natsURL string) map[string]step {
+func grade(t *testing.T, env []string) map[string]step {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "grader.mjs", standin.CodeModel)
-	cmd.Env = append(os.Environ(), "TANDEM_NATS="+natsURL)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	t.Logf("the grader printed:\n%s", out)

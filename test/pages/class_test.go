@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tandem/internal/batchstats"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/intake"
@@ -17,7 +18,6 @@ import (
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
 	"tandem/internal/jobs"
-	"tandem/internal/tally"
 )
 
 // assignment is what the synthetic class was asked.
@@ -85,11 +85,11 @@ func finish(c *report.Class) {
 	c.FinishedAt, c.WallSeconds, c.PairSpeedUp, c.Reused = gradedAt, 312.4, 1.72, 4
 	c.Notice = "The models were stand-ins with random weights: what they say means nothing."
 	c.Warnings = []string{"s-b6k2x9: the notebook's name is that of another submission, too", "the solution assigns 2 variables that the rubric does not name"}
-	c.Metrics = &tally.Report{
+	c.Metrics = &batchstats.Report{
 		Jobs: 34, Succeeded: 33, Failed: 1, WallSeconds: 301.2, SequentialSeconds: 833.5, SpeedUp: 2.77, JobsPerMinute: 6.6, TokensPerSecond: 57.8,
 		Baseline: "the same jobs one after another, each computing as long as it did here and waiting for nothing",
 		Warnings: []string{jobs.WarnFallback + " (1 of 34 jobs)", "Slow context transfer: 1.4 s (2 of 34 jobs)"},
-		Models: []tally.Model{
+		Models: []batchstats.Model{
 			{
 				Model: "gpt-oss:120b", Jobs: 17, Succeeded: 16, Methods: map[jobs.Method]int{jobs.MethodDisaggregated: 15, jobs.MethodFallback: 1}, PromptTokens: 101234, PrefillCached: 61200,
 				PrefillComputed: 36034, HandedOver: 95890, DecodeComputed: 5344, GeneratedTokens: 9120, States: 15, StateBytes: 3_480_000_000, PrefillSeconds: 120.4, PrefillTokensPerSecond: 299.3,

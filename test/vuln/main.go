@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"tandem/internal/leash"
+	"tandem/internal/supervisor"
 )
 
 const (
@@ -53,7 +53,7 @@ func run(ctx context.Context, root, db string, patterns []string, probe time.Dur
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()
 	args := append([]string{"tool", "-modfile=tools/go.mod", "govulncheck", "-db=" + db}, patterns...)
-	check, err := leash.Start("go", args, root, nil, out)
+	check, err := supervisor.Start("go", args, root, nil, out)
 	if err != nil {
 		return fmt.Errorf("start govulncheck: %w", err)
 	}

@@ -52,7 +52,7 @@ func (c *awaitCmd) batch(ctx, wait context.Context, s *session) error {
 	if len(ids) == 0 {
 		return jobs.Errorf(jobs.CodeInvalid, "batch %q has no jobs of this user; see --batch and --user", c.Batch)
 	}
-	known, err := s.conn.Models(wait)
+	known, err := s.client.Models(wait)
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 // maxProblems is how many broken lines are told of one batch.
@@ -100,7 +100,7 @@ func (c *batchCmd) estimate(ctx context.Context, s *session, list []*jobs.Job) e
 		return withHint(err, "by published figures of a DGX Spark and a Mac Studio: %s explain --published --batch %s", name, c.File)
 	}
 	c.setPlan(s, list)
-	o, err := s.conn.Inspect(ctx)
+	o, err := s.client.Inspect(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *batchCmd) read(s *session) (list []*jobs.Job, skipped int, err error) {
 		}
 	}
 	for _, bad := range problems[:min(len(problems), maxProblems)] {
-		fmt.Fprintf(s.err, "%s: %s\n", c.File, inert.Text(bad.Error()))
+		fmt.Fprintf(s.err, "%s: %s\n", c.File, sanitize.Text(bad.Error()))
 	}
 	if more := len(problems) - maxProblems; more > 0 {
 		fmt.Fprintf(s.err, "… and %d more\n", more)

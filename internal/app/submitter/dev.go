@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"tandem/internal/app"
+	"tandem/internal/jobs"
 	"tandem/internal/telemetry"
 )
 
@@ -15,6 +16,8 @@ type devCmd struct {
 	Store       string   `type:"path" placeholder:"DIR" help:"Folder of the NATS store, kept (default: a private one, removed at the end)."`
 	NATSOnly    bool     `name:"nats-only" xor:"part" help:"Only the NATS server, no workers."`
 	EnginesOnly bool     `name:"engines-only" xor:"part" help:"Only the two stand-in engines, for workers that you start yourself."`
+	Secure      bool     `help:"Ask for keys over TLS, and give each program its own rights only, as deploy/ does."`
+	Grader      []string `sep:"none" placeholder:"NAME" help:"User who may submit, with --secure; may be repeated (default: --user, or the login name)."`
 	Model       []string `short:"m" sep:"none" placeholder:"NAME" help:"Model to serve; may be repeated (default: the two of the example)."`
 }
 
@@ -29,8 +32,18 @@ func (c *devCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if c.Secure && c.EnginesOnly || len(c.Grader) > 0 && !c.Secure {
+		return jobs.Errorf(jobs.CodeInvalid, "--secure is for the NATS server, which --engines-only leaves out, and --grader is for --secure")
+	}
+	if c.Secure && len(c.Grader) == 0 {
+		who, err := s.userName()
+		if err != nil {
+			return err
+		}
+		c.Grader = []string{who}
+	}
 	s.local, err = s.startLocal(ctx, app.LocalOptions{
-		Dir: c.Store, Port: c.Port, NATSOnly: c.NATSOnly, Standins: c.EnginesOnly, Models: c.Model, Log: log,
+		Dir: c.Store, Port: c.Port, NATSOnly: c.NATSOnly, Secure: c.Secure, Graders: c.Grader, Standins: c.EnginesOnly, Models: c.Model, Log: log,
 	})
 	if err != nil {
 		return err
@@ -45,11 +58,7 @@ func (c *devCmd) Run(ctx context.Context, s *session) error {
 // tell says where what was started is reached.
 func (c *devCmd) tell(s *session) error {
 	if !c.EnginesOnly {
-		if s.JSON {
-			return s.print(map[string]string{"nats": s.local.URL()})
-		}
-		s.say("NATS is at %s; Ctrl-C stops everything", s.local.URL())
-		return nil
+		return c.tellNATS(s)
 	}
 	prefill, decode := s.local.Engines()
 	if s.JSON {
@@ -60,4 +69,27 @@ func (c *devCmd) tell(s *session) error {
 	s.say("the engines to prefill (P) and to decode (D) with, and where their shims leave records (PR, DR); Ctrl-C stops both")
 	_, err := fmt.Fprintf(s.out, "export P=%s PR=%s D=%s DR=%s\n", prefill.EngineURL, prefill.ShimRunDir, decode.EngineURL, decode.ShimRunDir)
 	return err
+}
+
+// tellNATS says where the server is, and with --secure the keys to it.
+func (c *devCmd) tellNATS(s *session) error {
+	url := s.local.URL()
+	if !c.Secure {
+		if s.JSON {
+			return s.print(map[string]string{"nats": url})
+		}
+		s.say("NATS is at %s; Ctrl-C stops everything", url)
+		return nil
+	}
+	folder, graders := s.local.Access(), map[string]string{}
+	for _, name := range c.Grader {
+		graders[name] = app.GraderKey(folder, name)
+		s.say("%s submits with --tls-ca %s --nkey %s", name, folder.CA(), graders[name])
+	}
+	if s.JSON {
+		return s.print(map[string]any{"nats": url, "tls_ca": folder.CA(), "operator": folder.Operator(), "graders": graders})
+	}
+	s.say("the operator has --nkey %s; more graders: submitter admin grader add NAME --dir %s --nats %s", folder.Operator(), folder, url)
+	s.say("NATS is at %s; Ctrl-C stops everything", url)
+	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 // dlqCmd looks after dead letters.
@@ -53,7 +53,7 @@ func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
 	}
 	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	count := 0
-	for l, err := range s.conn.DeadLetters(ctx, filter) {
+	for l, err := range s.client.DeadLetters(ctx, filter) {
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (c *dlqShowCmd) Run(ctx context.Context, s *session) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	l, err := s.conn.DeadLetter(ctx, c.Job)
+	l, err := s.client.DeadLetter(ctx, c.Job)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (c *dlqReplayCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.eachJob(c.Job, func(id string) error {
-		replay, again, err := s.conn.Replay(ctx, id)
+		replay, again, err := s.client.Replay(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.eachJob(c.Job, func(id string) error {
-		if err := s.conn.DropDeadLetter(ctx, id); err != nil {
+		if err := s.client.DropDeadLetter(ctx, id); err != nil {
 			return err
 		}
 		if s.JSON {
@@ -162,7 +162,7 @@ func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
 }
 
 // cell makes what others wrote a cell of a table: inert, and in one line.
-func cell[T ~string](s T) string { return inert.Text(oneLine(string(s))) }
+func cell[T ~string](s T) string { return sanitize.Text(oneLine(string(s))) }
 
 // oneLine keeps a message from breaking a table.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -13,9 +13,9 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 // Bounds of what doctor calls well.
@@ -68,13 +68,13 @@ func (e *examination) add(level, check, detail, remedy string) {
 		return
 	}
 	sign := map[string]string{levelOK: "ok  ", levelWarning: "WARN", levelFailed: "FAIL"}[level]
-	fmt.Fprintf(e.session.out, "%s  %s", sign, inert.Text(check))
+	fmt.Fprintf(e.session.out, "%s  %s", sign, sanitize.Text(check))
 	if detail != "" {
-		fmt.Fprintf(e.session.out, ": %s", inert.Text(detail))
+		fmt.Fprintf(e.session.out, ": %s", sanitize.Text(detail))
 	}
 	fmt.Fprintln(e.session.out)
 	if remedy != "" {
-		fmt.Fprintf(e.session.out, "      → %s\n", inert.Text(remedy))
+		fmt.Fprintf(e.session.out, "      → %s\n", sanitize.Text(remedy))
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	o, err := s.conn.Inspect(ctx)
+	o, err := s.client.Inspect(ctx)
 	if err != nil {
 		return err
 	}

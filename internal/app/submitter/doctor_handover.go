@@ -51,7 +51,7 @@ func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string
 		e.judge(fmt.Sprintf("%s, %d tokens", check, t.tokens), t)
 		trials = append(trials, t)
 	}
-	if o, err := e.session.conn.Inspect(ctx); err == nil { // again, since engines may have been checked meanwhile
+	if o, err := e.session.client.Inspect(ctx); err == nil { // again, since engines may have been checked meanwhile
 		e.predictions(model, o)
 	}
 	e.recommend(check, trials)

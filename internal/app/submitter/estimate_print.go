@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/engine"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/sanitize"
 )
 
 // printEstimate prints when jobs will be done.
@@ -18,7 +18,7 @@ func (s *session) printEstimate(e *estimate) error {
 	}
 	var b strings.Builder
 	e.write(&b)
-	_, err := io.WriteString(s.out, inert.Text(b.String()))
+	_, err := io.WriteString(s.out, sanitize.Text(b.String()))
 	return err
 }
 

@@ -51,7 +51,7 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 		if err := s.connect(ctx, model); err != nil {
 			return err
 		}
-		o, err := s.conn.Inspect(ctx)
+		o, err := s.client.Inspect(ctx)
 		if err != nil {
 			return err
 		}

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/engine"
-	"tandem/internal/inert"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 // explained is the decision in JSON.
@@ -102,7 +102,7 @@ func (p *scene) print(s *session) error {
 	if !anyMeasured(lines) {
 		fmt.Fprintln(&b, "All of this is "+notMeasured+".")
 	}
-	_, err := io.WriteString(s.out, inert.Text(b.String()))
+	_, err := io.WriteString(s.out, sanitize.Text(b.String()))
 	return err
 }
 
@@ -200,6 +200,6 @@ func (p *scene) printTable(s *session) error {
 	if !measured {
 		fmt.Fprintln(&b, notMeasured)
 	}
-	_, err := io.WriteString(s.out, inert.Text(b.String()))
+	_, err := io.WriteString(s.out, sanitize.Text(b.String()))
 	return err
 }

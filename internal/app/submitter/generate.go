@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/grader"
 	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/queue"
@@ -56,7 +55,7 @@ func GenerateDirect(ctx context.Context, url string, j *jobs.Job) (*jobs.Result,
 	}
 	r := jobs.NewResult(j, jobs.Succeeded)
 	r.Text, r.Thinking, r.FinishReason = done.Text, done.Thinking, done.FinishReason
-	r.Method, r.Decision = grader.MethodDirect, "direct: the pipeline could not be reached, so one Ollama did both phases"
+	r.Method, r.Decision = jobs.MethodDirect, "direct: the pipeline could not be reached, so one Ollama did both phases"
 	r.Warnings = done.Warnings
 	r.Servers.Prefill = jobs.RedactURL(url)
 	r.Servers.Decode = r.Servers.Prefill

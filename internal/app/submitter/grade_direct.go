@@ -132,7 +132,7 @@ func (d *alone) do(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
 		}
 		if jobs.Classify(err) == jobs.Permanent {
 			r = jobs.NewResult(j, jobs.Failed)
-			r.Method = grader.MethodDirect
+			r.Method = jobs.MethodDirect
 			r.Error = &jobs.ErrorInfo{Code: jobs.CodeOf(err), Stage: jobs.StageFallback, Message: err.Error()}
 			return r, nil
 		}

@@ -9,9 +9,9 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/grader"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 // answerer finds who answers: the pipeline, the local system, or one Ollama by itself. What is known of the
@@ -27,13 +27,13 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 			return nil, withHint(err, "and no Ollama at %s has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
 				jobs.RedactURL(local), strings.Join(a.Models(), " and "))
 		}
-		fmt.Fprintf(s.err, "%s: %s\n", name, inert.Text(err.Error()))
+		fmt.Fprintf(s.err, "%s: %s\n", name, sanitize.Text(err.Error()))
 		return c.direct(ctx, s, local, a, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	workers, err := s.conn.Workers(ctx)
+	workers, err := s.client.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *gradeCmd) lookAround(ctx context.Context, s *session, a *grader.Assignm
 		}
 		return nil, err
 	}
-	workers, err := s.conn.Workers(ctx)
+	workers, err := s.client.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}

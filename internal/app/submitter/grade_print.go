@@ -10,8 +10,8 @@ import (
 
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
-	"tandem/internal/inert"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 // toldSubmissions is how many submissions that need a person are told on the screen; all are on the class's page.
@@ -47,7 +47,7 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 		}
 	}
 	fmt.Fprintf(&b, "\npages:  %s\ngrades: %s\nnames:  %s\n", c.page("index.html"), c.page("grades.csv"), c.page("instructor", "roster.csv"))
-	_, err := io.WriteString(w, inert.Text(b.String()))
+	_, err := io.WriteString(w, sanitize.Text(b.String()))
 	return err
 }
 
@@ -91,7 +91,7 @@ func (c *gradeCmd) printPlan(ctx context.Context, s *session, g *grader.Grading)
 		if s.conn != nil {
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
-			if o, err = s.conn.Inspect(ctx); err != nil {
+			if o, err = s.client.Inspect(ctx); err != nil {
 				return err
 			}
 		}
@@ -128,7 +128,7 @@ func (p *plan) writeTo(w io.Writer) error {
 	if p.Estimate != nil {
 		p.Estimate.write(&b)
 	}
-	_, err := io.WriteString(w, inert.Text(b.String()))
+	_, err := io.WriteString(w, sanitize.Text(b.String()))
 	return err
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/sanitize"
 )
 
 // gradeProgress tells how far a grading is: a small table that is redrawn on a terminal, plain lines now
@@ -61,7 +61,7 @@ func (p *gradeProgress) event(e grader.Event) {
 	}
 	if f := e.Finished; f != nil && f.Status != report.Graded && !p.quiet {
 		p.clear()
-		fmt.Fprintf(p.w, "%s: %s\n", f.ID, inert.Text(why(f.Status, f.Problem, f.Reasons)))
+		fmt.Fprintf(p.w, "%s: %s\n", f.ID, sanitize.Text(why(f.Status, f.Problem, f.Reasons)))
 	}
 	p.show(now)
 }

@@ -27,8 +27,10 @@ func TestMainEnds(t *testing.T) {
 	if err := c.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.EnsureConsumers(t.Context(), jobs.RoleDecode, "m:latest"); err != nil {
-		t.Fatal(err)
+	for _, role := range []jobs.Stage{jobs.RoleDecode, jobs.RolePrefill} {
+		if err := c.EnsureConsumers(t.Context(), role, "m:latest"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	interrupted, cancel := context.WithCancelCause(t.Context())
 	cancel(app.ErrInterrupted)

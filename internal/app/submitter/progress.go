@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/sanitize"
 )
 
 // plainEvery is how often progress is told where there is no terminal to redraw a line on.
@@ -158,7 +158,7 @@ func (p *progress) text(now time.Time) string {
 		parts = append(parts, rate(float64(p.tokens)/elapsed.Seconds()))
 	}
 	if p.stages != "" && p.done < p.total {
-		parts = append(parts, inert.Text(p.stages))
+		parts = append(parts, sanitize.Text(p.stages))
 	}
 	return strings.Join(parts, " · ")
 }

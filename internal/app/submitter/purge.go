@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/sanitize"
 )
 
 // purgeCmd removes a batch.
@@ -27,7 +27,7 @@ func (c *purgeCmd) Run(ctx context.Context, s *session) error {
 		if !isTerminal(s.in) {
 			return jobs.Errorf(jobs.CodeInvalid, "purge removes results for good and cannot ask here; say --yes")
 		}
-		fmt.Fprintf(s.err, "Remove all jobs, results and dead letters of batch %q? [y/N] ", inert.Text(c.Batch))
+		fmt.Fprintf(s.err, "Remove all jobs, results and dead letters of batch %q? [y/N] ", sanitize.Text(c.Batch))
 		var answer string
 		if _, err := fmt.Fscanln(s.in, &answer); err != nil && err != io.EOF {
 			answer = ""

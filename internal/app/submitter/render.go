@@ -9,8 +9,8 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/sanitize"
 )
 
 // isTerminal reports whether a stream is a terminal.
@@ -23,7 +23,7 @@ func isTerminal(stream any) bool {
 type inertWriter struct{ w io.Writer }
 
 func (w inertWriter) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(w.w, inert.Text(string(p))); err != nil {
+	if _, err := io.WriteString(w.w, sanitize.Text(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil

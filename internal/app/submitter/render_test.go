@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tandem/internal/batchstats"
 	"tandem/internal/jobs"
-	"tandem/internal/tally"
 )
 
 func TestClockAndFigure(t *testing.T) {
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	results[1].Handover = &jobs.HandoverReport{Failure: jobs.FailDigest}
 	results[1].Warnings = []string{jobs.WarnFallback}
 	sum := func(wall time.Duration) batchReport {
-		rep := batchReport{tally.New("b")}
+		rep := batchReport{batchstats.New("b")}
 		for _, r := range results {
 			rep.Add(r)
 		}

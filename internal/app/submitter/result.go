@@ -5,6 +5,7 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
 )
 
 // resultCmd prints a result that is there.
@@ -39,14 +40,19 @@ func (c *cancelCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.Batch != "" {
-		list, err := s.client.CancelBatch(ctx, c.Batch)
-		if err != nil {
+		list, kept, err := s.client.CancelBatch(ctx, c.Batch)
+		switch {
+		case err != nil:
 			return err
-		}
-		if s.JSON {
+		case s.JSON && kept:
+			return s.print([]queue.Cancelled{{Was: queue.WasKept}})
+		case s.JSON:
 			return s.print(list)
+		case kept:
+			s.say("no worker is alive; the first one that comes cancels the jobs of batch %s that wait now", c.Batch)
+		default:
+			s.say("%d jobs cancelled", len(list))
 		}
-		s.say("%d jobs cancelled", len(list))
 		return nil
 	}
 	return s.eachJob(c.Job, func(id string) error {
@@ -57,7 +63,11 @@ func (c *cancelCmd) Run(ctx context.Context, s *session) error {
 		if s.JSON {
 			return s.print(was)
 		}
-		s.say("%s was %s, is %s", was.JobID, was.Was, was.Status)
+		if was.Was == queue.WasKept {
+			s.say("no worker is alive; the first one that comes cancels %s", was.JobID)
+		} else {
+			s.say("%s was %s, is %s", was.JobID, was.Was, was.Status)
+		}
 		return nil
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/batchstats"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
-	"tandem/internal/tally"
 )
 
 // run is the waiting for a batch: each result goes to its file, the progress and the report as it comes.
@@ -28,7 +28,7 @@ type run struct {
 }
 
 func newRun(s *session, batch string, models []string, total int) *run {
-	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: batchReport{tally.New(batch)}}
+	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: batchReport{batchstats.New(batch)}}
 }
 
 // had takes a result that an earlier run has written.
@@ -100,7 +100,7 @@ func watch(ctx context.Context, s *session, tell func(*queue.Overview)) (stop fu
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
 		for {
-			if o, err := s.conn.Inspect(ctx); err == nil { // else the next one may succeed
+			if o, err := s.client.Inspect(ctx); err == nil { // else the next one may succeed
 				tell(o)
 			}
 			select {

@@ -23,7 +23,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
@@ -299,17 +301,28 @@ func (r *rig) measured(_ *testscript.TestScript, args []string) error {
 	return r.sees("no worker of "+args[0]+" has measured answers", func(p queue.Presence) bool { return p.Model == args[0] && p.Rates.GeneratedTokens > 0 })
 }
 
-// serving URL: waits until a NATS server there has all streams.
-func (r *rig) serving(_ *testscript.TestScript, args []string) error {
+// serving URL [FOLDER [MODEL]]: waits until a NATS server there, with the keys in the folder, has all streams, and workers of both roles for the model.
+func (r *rig) serving(ts *testscript.TestScript, args []string) error {
+	config := queue.Config{URL: args[0], Name: "test"}
+	if len(args) > 1 {
+		folder := access.Folder(ts.MkAbs(args[1]))
+		config.NKey, config.TLSCA = folder.Operator(), folder.CA()
+	}
 	return eventually(func() error {
-		c, err := queue.Connect(r.ctx, queue.Config{URL: args[0], Name: "test"})
+		c, err := queue.Connect(r.ctx, config)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		o, err := c.Inspect(r.ctx)
+		o, err := queue.NewClient(c, "").Inspect(r.ctx)
 		if err == nil && slices.ContainsFunc(o.Streams, func(s queue.StreamStatus) bool { return s.Missing }) {
 			err = errors.New("a stream is missing")
+		}
+		if err == nil && len(args) > 2 && !slices.ContainsFunc(o.Models, func(m queue.ModelStatus) bool { return m.Model == args[2] }) {
+			err = errors.New("model " + args[2] + " is not served")
+		}
+		if err == nil && len(args) > 2 && len(o.Workers) < 2 {
+			err = errors.New("a worker is missing")
 		}
 		return err
 	})
@@ -358,10 +371,23 @@ func (r *rig) exited(_ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// records FILE…: checks that each file is one strict record.
+// resultSchema is the published schema of results.
+var resultSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	return jsonschema.NewCompiler().Compile("../../../docs/schemas/result.v1.schema.json")
+})
+
+// records FILE…: checks that each file is one strict record, and as the published schema has it.
 func records(ts *testscript.TestScript, _ bool, args []string) {
+	published, err := resultSchema()
+	ts.Check(err)
 	for _, file := range args {
-		if _, err := jobs.Decode[jobs.Result]([]byte(ts.ReadFile(file))); err != nil {
+		text := ts.ReadFile(file)
+		if _, err := jobs.Decode[jobs.Result]([]byte(text)); err != nil {
+			ts.Fatalf("%s: %v", file, err)
+		}
+		plain, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		ts.Check(err)
+		if err := published.Validate(plain); err != nil {
 			ts.Fatalf("%s: %v", file, err)
 		}
 	}

@@ -101,6 +101,7 @@ func TestCommandsHideSecrets(t *testing.T) {
 		{"submitter", "doctor", "--nats", "URL"},
 		{"submitter", "dlq", "list", "--nats", "URL"},
 		{"submitter", "purge", "--batch", "b", "--nats", "URL"},
+		{"submitter", "admin", "init", "--nats", "URL"},
 		{"submitter", "dev", "--port", "URL"},
 	}
 	for _, c := range slices.Clone(commands) {
@@ -145,6 +146,29 @@ func TestPrintedConfigurationShowsWhereSecretsGo(t *testing.T) {
 	for _, want := range []string{"nats: nats://user:xxxxx@h:4222\n", "engine-url: http://xxxxx@h\n"} {
 		if code != app.ExitDone || !strings.Contains(got, want) {
 			t.Errorf("exit code %d, want %q in\n%s", code, want, got)
+		}
+	}
+}
+
+// It names a context, and holds nothing of what is in there.
+func TestPrintedConfigurationNamesContext(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	dir := filepath.Join(config, "nats", "context")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "here.json"), []byte(`{"url":"nats://u:`+secret+`@127.0.0.1:1","token":"`+secret+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, code := command(t, "decode-worker", "--model", "m", "--nats-context", "here", "--print-config")
+	if hides(t, "--print-config", got); code != app.ExitDone || !strings.Contains(got, "nats-context: here\n") || !strings.Contains(got, "nats: \"\"\n") {
+		t.Errorf("exit code %d, and\n%s", code, got)
+	}
+	for _, args := range [][]string{{"submitter", "status"}, {"decode-worker", "--model", "m", "--http", "127.0.0.1:0", "--state-dir", t.TempDir()}} {
+		printed, code := command(t, append(args, "--nats-context", "here")...)
+		if hides(t, args[0], printed); code != app.ExitUnreachable {
+			t.Errorf("%s: exit code %d, and\n%s", args[0], code, printed)
 		}
 	}
 }

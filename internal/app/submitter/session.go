@@ -14,10 +14,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tandem/internal/access"
 	"tandem/internal/app"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 	"tandem/internal/telemetry"
 )
 
@@ -27,6 +28,7 @@ type session struct {
 	in       io.Reader
 	out, err io.Writer
 	parser   *kong.Kong
+	replicas int // of streams that this call creates
 
 	local  *app.Local
 	conn   *queue.Conn
@@ -44,17 +46,16 @@ func (s *session) connect(ctx context.Context, models ...string) error {
 	if err != nil {
 		return err
 	}
-	url := s.NATS
+	cfg := queue.Config{
+		URL: s.NATS, Creds: s.Creds, NKey: s.NKey, TLSCA: s.TLSCA, Context: s.NATSContext, Replicas: s.replicas, Name: "tandem-" + name, Inbox: jobs.EncodeToken(who), Log: log,
+	}
 	if s.Local {
 		if s.local, err = s.startLocal(ctx, app.LocalOptions{Models: models, Log: log}); err != nil {
 			return err
 		}
-		url = s.local.URL()
+		cfg.URL, cfg.Context = s.local.URL(), ""
 	}
-	s.conn, err = queue.Connect(ctx, queue.Config{
-		URL: url, Creds: s.Creds, NKey: s.NKey, TLSCA: s.TLSCA, Name: "tandem-" + name, Log: log,
-	})
-	if err != nil {
+	if s.conn, err = queue.Connect(ctx, cfg); err != nil {
 		return err
 	}
 	s.client = queue.NewClient(s.conn, who)
@@ -96,10 +97,13 @@ func (s *session) close() {
 	}
 }
 
-// userName is --user or the login name.
+// userName is --user, or the user whom the key file names, or the login name.
 func (s *session) userName() (string, error) {
 	if s.User != "" {
 		return s.User, nil
+	}
+	if who := access.CredentialUser(s.NKey); who != "" {
+		return who, nil
 	}
 	u, err := user.Current()
 	if err != nil || u.Username == "" {
@@ -111,7 +115,7 @@ func (s *session) userName() (string, error) {
 // say prints a line for the person at the terminal.
 func (s *session) say(format string, args ...any) {
 	if !s.Quiet {
-		fmt.Fprintln(s.err, inert.Text(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(s.err, sanitize.Text(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -119,7 +123,7 @@ func (s *session) say(format string, args ...any) {
 func (s *session) sayFull(tell func(line string)) {
 	var once sync.Once
 	s.client.OnFull = func(err error) {
-		once.Do(func() { tell("waiting to submit the rest: " + inert.Text(err.Error())) })
+		once.Do(func() { tell("waiting to submit the rest: " + sanitize.Text(err.Error())) })
 	}
 }
 
@@ -155,7 +159,7 @@ func (s *session) conclude(r *jobs.Result) error {
 		return &app.ExitError{Code: app.ExitFailed, Err: errors.New("job " + r.JobID + " " + problem(r))}
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(s.err, "warning: %s\n", inert.Text(w))
+		fmt.Fprintf(s.err, "warning: %s\n", sanitize.Text(w))
 	}
 	s.say("%s", summary(r))
 	return nil
@@ -180,10 +184,10 @@ func (s *session) report(err error) {
 	if e, ok := errors.AsType[*app.ExitError](err); ok && e.Err == nil {
 		return // everything was said
 	}
-	fmt.Fprintf(s.err, "%s: %s\n", name, inert.Text(err.Error()))
+	fmt.Fprintf(s.err, "%s: %s\n", name, sanitize.Text(err.Error()))
 	h, ok := errors.AsType[*hinted](err)
 	if ok {
-		fmt.Fprintf(s.err, "  %s\n", inert.Text(h.hint))
+		fmt.Fprintf(s.err, "  %s\n", sanitize.Text(h.hint))
 	}
 	if _, said := errors.AsType[*app.ExitError](err); said || !s.JSON {
 		return

@@ -28,7 +28,7 @@ func (statusCmd) Run(ctx context.Context, s *session) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	o, err := s.conn.Inspect(ctx)
+	o, err := s.client.Inspect(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func faultsOf(o *queue.Overview) []fault {
 	for _, st := range o.Streams {
 		switch {
 		case st.Missing:
-			add("stream "+st.Name+" is missing", "start a worker, which creates it")
+			add("stream "+st.Name+" is missing", "create it: submitter admin init")
 		case st.Drift != "":
 			add(st.Drift, "")
 		case st.MaxMessages > 0 && st.Messages*10 >= uint64(st.MaxMessages)*9, st.MaxBytes > 0 && st.Bytes*10 >= uint64(st.MaxBytes)*9:

@@ -20,8 +20,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/app"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/queue"
+	"tandem/internal/sanitize"
 )
 
 const (
@@ -45,6 +46,7 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check every link of the chain and say what to mend."`
 	DLQ        dlqCmd        `cmd:"" name:"dlq" help:"Look at jobs that could not be done, and run them again."`
 	Purge      purgeCmd      `cmd:"" help:"Remove a batch everywhere."`
+	Admin      adminCmd      `cmd:"" help:"Set an installation up: rights, graders, streams."`
 	Dev        devCmd        `cmd:"" help:"Run the whole system in this process."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
@@ -52,11 +54,12 @@ type grammar struct {
 
 // settings are the flags of all commands.
 type settings struct {
-	NATS  string `name:"nats" group:"connection" env:"TANDEM_NATS" default:"nats://127.0.0.1:4222" placeholder:"URL" help:"NATS server, several separated by commas (default ${default})."`
-	Creds string `group:"connection" env:"TANDEM_CREDS" placeholder:"FILE" help:"NATS credentials."`
-	NKey  string `name:"nkey" group:"connection" env:"TANDEM_NKEY" placeholder:"FILE" help:"NATS nkey seed."`
-	TLSCA string `name:"tls-ca" group:"connection" env:"TANDEM_TLS_CA" placeholder:"FILE" help:"Certificate authority of the NATS server."`
-	User  string `group:"connection" env:"TANDEM_USER" placeholder:"NAME" help:"Whose jobs and results these are (default: login name)."`
+	NATS        string `name:"nats" group:"connection" env:"TANDEM_NATS" placeholder:"URL" help:"NATS server, several separated by commas (default ${nats})."`
+	Creds       string `group:"connection" env:"TANDEM_CREDS" placeholder:"FILE" help:"NATS credentials."`
+	NKey        string `name:"nkey" group:"connection" env:"TANDEM_NKEY" placeholder:"FILE" help:"NATS nkey seed."`
+	TLSCA       string `name:"tls-ca" group:"connection" env:"TANDEM_TLS_CA" placeholder:"FILE" help:"Certificate authority of the NATS server."`
+	NATSContext string `name:"nats-context" group:"connection" env:"TANDEM_NATS_CONTEXT" placeholder:"NAME" help:"Context that the nats CLI saved, in the place of the four above."`
+	User        string `group:"connection" env:"TANDEM_USER" placeholder:"NAME" help:"Whose jobs and results these are (default: as the nkey file says, else the login name)."`
 
 	Local     bool   `group:"local" help:"Run the whole system in this process just for this command."`
 	Engine    string `group:"local" enum:",ollama,llamacpp,standin" default:"" placeholder:"KIND" env:"TANDEM_ENGINE" help:"Engine for --local and dev: ollama, llamacpp or standin (default: an Ollama that has the model, else stand-ins)."`
@@ -111,7 +114,7 @@ func newParser(g *grammar, stdout, stderr io.Writer, exited *int) (*kong.Kong, e
 			{Key: "connection", Title: "Connection:"}, {Key: "local", Title: "Local system:"}, {Key: "output", Title: "Output:"},
 		}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100, FlagsLast: true}),
-		kong.Vars{"config": defaultConfig(), "version": app.VersionLine(name)})
+		kong.Vars{"config": defaultConfig(), "nats": queue.DefaultURL, "version": app.VersionLine(name)})
 }
 
 // printHelp prints the help of a command without the settings that all commands have in common.
@@ -144,7 +147,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, inert.Text(jobs.RedactText(err.Error())), name)
+		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, sanitize.Text(jobs.RedactText(err.Error())), name)
 		return app.ExitUsage
 	}
 	ctx, stop := interruptible(ctx)

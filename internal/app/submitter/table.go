@@ -9,13 +9,13 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
-	"tandem/internal/inert"
+	"tandem/internal/batchstats"
 	"tandem/internal/jobs"
-	"tandem/internal/tally"
+	"tandem/internal/sanitize"
 )
 
 // batchReport prints what a batch came to.
-type batchReport struct{ *tally.Report }
+type batchReport struct{ *batchstats.Report }
 
 // writeTo prints the report for a person.
 func (rep batchReport) writeTo(w io.Writer) error {
@@ -38,7 +38,7 @@ func (rep batchReport) writeTo(w io.Writer) error {
 	fmt.Fprintf(&text, "combined: %d of %d jobs succeeded in %s (%.1f jobs/min, %s generated)\n",
 		rep.Succeeded, rep.Jobs, secs(rep.WallSeconds), rep.JobsPerMinute, rate(rep.TokensPerSecond))
 	fmt.Fprintf(&text, "sequential: %s, so %.2f× as fast\n  baseline: %s\n", secs(rep.SequentialSeconds), rep.SpeedUp, rep.Baseline)
-	_, err := io.WriteString(w, inert.Text(text.String()))
+	_, err := io.WriteString(w, sanitize.Text(text.String()))
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"tandem/internal/grader/notebook"
-	"tandem/internal/inert"
+	"tandem/internal/sanitize"
 )
 
 // Flag is something in a notebook that reads like an instruction to the grader, or like an attempt to leave the fence.
@@ -167,7 +167,7 @@ func (s *suspect) quote(mask func(string) string) string {
 	before, behind := []rune(mask(s.text[after(s.text, max(0, from-4*maxFlagQuote)):from])), []rune(mask(s.text[to:boundary(s.text, min(len(s.text), to+4*maxFlagQuote))]))
 	side := max(0, room-len(middle)) / 2
 	around := string(before[max(0, len(before)-side):]) + string(middle) + string(behind[:min(len(behind), side)])
-	shown := []rune(strings.Join(strings.Fields(inert.Text(showHidden(mask(around)))), " "))
+	shown := []rune(strings.Join(strings.Fields(sanitize.Text(showHidden(mask(around)))), " "))
 	return string(shown[:min(len(shown), room)])
 }
 

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"unicode"
 
-	"tandem/internal/inert"
+	"tandem/internal/sanitize"
 )
 
 // safe makes a text harmless in a prompt: what nobody sees is removed, control characters become visible, and what a model or its chat template could take for the end of a turn or of our fence gets a
 // broken bar where it was closed: <¦im_start¦>. Code stays what it is to a reader. It is idempotent, and its result is valid UTF-8.
-func safe(s string) string { return defuse(inert.Text(lineEnds.Replace(visible(s)))) }
+func safe(s string) string { return defuse(sanitize.Text(lineEnds.Replace(visible(s)))) }
 
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 

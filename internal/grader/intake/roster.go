@@ -13,8 +13,8 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 
+	"tandem/internal/atomicfile"
 	"tandem/internal/jobs"
 )
 
@@ -190,21 +190,5 @@ func (r *Roster) save() (err error) {
 	if err := r.dir.Chmod(rosterDir, 0o700); err != nil {
 		return err
 	}
-	part := rosterDir + "/." + strings.ToLower(rand.Text()) + ".part"
-	f, err := r.dir.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = r.dir.Rename(part, rosterFile)
-	}
-	if err != nil {
-		return errors.Join(err, r.dir.Remove(part))
-	}
-	d, err := r.dir.Open(rosterDir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close()) // so that the name is on the disk, too
+	return atomicfile.WriteIn(r.dir, rosterFile, append(data, '\n'), 0o600)
 }

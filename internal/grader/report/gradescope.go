@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"tandem/internal/inert"
+	"tandem/internal/sanitize"
 )
 
 // results is what Gradescope takes of an autograder: https://gradescope-autograders.readthedocs.io/en/latest/specs/
@@ -37,11 +37,11 @@ func (d *Dir) writeGradescope(s *Student) error {
 		return d.root.RemoveAll(dir)
 	}
 	res := results{
-		Score: s.Score.Points, Output: inert.Text(feedbackText(s)), Format: "text", TestFormat: "text", NameFormat: "text",
+		Score: s.Score.Points, Output: sanitize.Text(feedbackText(s)), Format: "text", TestFormat: "text", NameFormat: "text",
 		Visibility: published, Stdout: "hidden", Tests: []test{},
 	}
 	for _, e := range s.Score.Elements {
-		res.Tests = append(res.Tests, test{inert.Text(words(e.ID)), e.Points, e.Max, inert.Text(strings.Join(e.Reasons, "\n")), published})
+		res.Tests = append(res.Tests, test{sanitize.Text(words(e.ID)), e.Points, e.Max, sanitize.Text(strings.Join(e.Reasons, "\n")), published})
 	}
 	data, err := encode(res)
 	if err != nil {

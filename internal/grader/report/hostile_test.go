@@ -17,8 +17,8 @@ import (
 
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/intake"
-	"tandem/internal/inert"
 	"tandem/internal/jobs"
+	"tandem/internal/sanitize"
 )
 
 // hostile are texts that want to be more than text. Each is put into every field.
@@ -96,7 +96,7 @@ var allowed = strings.Fields(`html head meta title style body header main sectio
 // checkPage makes sure that a page is nothing but text and marks.
 func checkPage(t *testing.T, name string, page []byte) {
 	t.Helper()
-	if string(page) != inert.Text(string(page)) {
+	if string(page) != sanitize.Text(string(page)) {
 		t.Errorf("%s holds characters that act", name)
 	}
 	root, err := html.Parse(bytes.NewReader(page))

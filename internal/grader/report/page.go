@@ -15,7 +15,7 @@ import (
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/score"
-	"tandem/internal/inert"
+	"tandem/internal/sanitize"
 )
 
 // The pages: HTML around text that html/template escapes, and one style sheet, which stands in each page.
@@ -36,7 +36,7 @@ func render(name string, data any) ([]byte, error) {
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
 		return nil, err
 	}
-	return []byte(inert.Text(b.String())), nil
+	return []byte(sanitize.Text(b.String())), nil
 }
 
 // A chip is a state as a reader sees it: a word, and a sign and colour that say no more than the word does.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"tandem/internal/batchstats"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/tally"
 )
 
 // classPage is what the page of a class shows.
@@ -93,9 +93,9 @@ func histogram(tenths [10]int) []histogramBar {
 }
 
 // metrics are the figures of each model: sums over its succeeded requests.
-func metrics(models []tally.Model) sheet {
+func metrics(models []batchstats.Model) sheet {
 	s := sheet{Label: "Figures of each model"}
-	line := func(name string, cell func(m tally.Model) string) {
+	line := func(name string, cell func(m batchstats.Model) string) {
 		var cells []string
 		for _, m := range models {
 			cells = append(cells, cell(m))
@@ -105,28 +105,28 @@ func metrics(models []tally.Model) sheet {
 	for _, m := range models {
 		s.Head = append(s.Head, m.Model)
 	}
-	line("Requests succeeded", func(m tally.Model) string { return fmt.Sprintf("%d of %d", m.Succeeded, m.Jobs) })
-	line("Way they went", func(m tally.Model) string { return counts(m.Methods) })
-	line("Prefill", func(m tally.Model) string { return seconds(m.PrefillSeconds) })
-	line("Prefill rate", func(m tally.Model) string { return rate(m.PrefillTokensPerSecond) })
-	line("Hand-over", func(m tally.Model) string { return seconds(m.SaveSeconds + m.TransferSeconds + m.RestoreSeconds) })
-	line("Computing prompts again", func(m tally.Model) string { return seconds(m.DecodePrefillSeconds) })
-	line("Decode", func(m tally.Model) string { return seconds(m.DecodeSeconds) })
-	line("Decode rate", func(m tally.Model) string { return rate(m.DecodeTokensPerSecond) })
-	line("Computing and transfer, together", func(m tally.Model) string { return seconds(m.TotalSeconds) })
-	line("Prompts", func(m tally.Model) string { return tokens(m.PromptTokens) })
-	line("… of them found in a cache", func(m tally.Model) string { return tokens(m.PrefillCached) })
-	line("… of them computed", func(m tally.Model) string { return tokens(m.PrefillComputed) })
-	line("… of them handed over", func(m tally.Model) string { return tokens(m.HandedOver) })
-	line("… of them computed again", func(m tally.Model) string { return tokens(m.DecodeComputed) })
-	line("Written", func(m tally.Model) string { return tokens(m.GeneratedTokens) })
-	line("States handed over", func(m tally.Model) string {
+	line("Requests succeeded", func(m batchstats.Model) string { return fmt.Sprintf("%d of %d", m.Succeeded, m.Jobs) })
+	line("Way they went", func(m batchstats.Model) string { return counts(m.Methods) })
+	line("Prefill", func(m batchstats.Model) string { return seconds(m.PrefillSeconds) })
+	line("Prefill rate", func(m batchstats.Model) string { return rate(m.PrefillTokensPerSecond) })
+	line("Hand-over", func(m batchstats.Model) string { return seconds(m.SaveSeconds + m.TransferSeconds + m.RestoreSeconds) })
+	line("Computing prompts again", func(m batchstats.Model) string { return seconds(m.DecodePrefillSeconds) })
+	line("Decode", func(m batchstats.Model) string { return seconds(m.DecodeSeconds) })
+	line("Decode rate", func(m batchstats.Model) string { return rate(m.DecodeTokensPerSecond) })
+	line("Computing and transfer, together", func(m batchstats.Model) string { return seconds(m.TotalSeconds) })
+	line("Prompts", func(m batchstats.Model) string { return tokens(m.PromptTokens) })
+	line("… of them found in a cache", func(m batchstats.Model) string { return tokens(m.PrefillCached) })
+	line("… of them computed", func(m batchstats.Model) string { return tokens(m.PrefillComputed) })
+	line("… of them handed over", func(m batchstats.Model) string { return tokens(m.HandedOver) })
+	line("… of them computed again", func(m batchstats.Model) string { return tokens(m.DecodeComputed) })
+	line("Written", func(m batchstats.Model) string { return tokens(m.GeneratedTokens) })
+	line("States handed over", func(m batchstats.Model) string {
 		if m.States == 0 {
 			return none
 		}
 		return fmt.Sprintf("%d, %s", m.States, size(m.StateBytes))
 	})
-	line("Hand-overs that failed", func(m tally.Model) string { return counts(m.HandoverFailures) })
+	line("Hand-overs that failed", func(m batchstats.Model) string { return counts(m.HandoverFailures) })
 	return s
 }
 

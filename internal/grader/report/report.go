@@ -17,13 +17,13 @@ package report
 import (
 	"time"
 
+	"tandem/internal/batchstats"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/score"
 	"tandem/internal/jobs"
-	"tandem/internal/tally"
 )
 
 // Status is how a submission ended.
@@ -87,26 +87,26 @@ type Part struct {
 
 // Class is DIR/summary.json.
 type Class struct {
-	V            int           `json:"v"` // 1
-	Assignment   string        `json:"assignment"`
-	Title        string        `json:"title,omitempty"`
-	Batch        string        `json:"batch"`
-	Notice       string        `json:"notice,omitempty"`
-	Warnings     []string      `json:"warnings,omitempty"` // of the whole run: the solution hardly overlaps, keys of the rubric that nobody knows, …
-	Submissions  int           `json:"submissions"`
-	Graded       int           `json:"graded"`
-	Review       int           `json:"needs_review"`
-	Failed       int           `json:"failed"`
-	MaxPoints    float64       `json:"max_points"`
-	Distribution Distribution  `json:"distribution"`
-	Missed       []Missed      `json:"missed"`               // most often first, 20 at most
-	Students     []Row         `json:"students"`             // in the order of their ids
-	Metrics      *tally.Report `json:"metrics"`              // tokens, seconds, rates per model and together
-	PairSpeedUp  float64       `json:"pair_speed_up"`        // sum over the submissions with both requests of the sum of the two / sum of the slower one's
-	Prefix       []Prefix      `json:"prefix,omitempty"`     // what the shared prefix saved, per model
-	Reused       int           `json:"reused"`               // answers of earlier runs
-	WallSeconds  float64       `json:"wall_seconds"`         // of this run
-	FinishedAt   time.Time     `json:"finished_at,omitzero"` // zero while it runs
+	V            int                `json:"v"` // 1
+	Assignment   string             `json:"assignment"`
+	Title        string             `json:"title,omitempty"`
+	Batch        string             `json:"batch"`
+	Notice       string             `json:"notice,omitempty"`
+	Warnings     []string           `json:"warnings,omitempty"` // of the whole run: the solution hardly overlaps, keys of the rubric that nobody knows, …
+	Submissions  int                `json:"submissions"`
+	Graded       int                `json:"graded"`
+	Review       int                `json:"needs_review"`
+	Failed       int                `json:"failed"`
+	MaxPoints    float64            `json:"max_points"`
+	Distribution Distribution       `json:"distribution"`
+	Missed       []Missed           `json:"missed"`               // most often first, 20 at most
+	Students     []Row              `json:"students"`             // in the order of their ids
+	Metrics      *batchstats.Report `json:"metrics"`              // tokens, seconds, rates per model and together
+	PairSpeedUp  float64            `json:"pair_speed_up"`        // sum over the submissions with both requests of the sum of the two / sum of the slower one's
+	Prefix       []Prefix           `json:"prefix,omitempty"`     // what the shared prefix saved, per model
+	Reused       int                `json:"reused"`               // answers of earlier runs
+	WallSeconds  float64            `json:"wall_seconds"`         // of this run
+	FinishedAt   time.Time          `json:"finished_at,omitzero"` // zero while it runs
 }
 
 // Distribution of the percentages of graded submissions (those that need review are in it only if their points are certain).

@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"tandem/internal/grader/intake"
-	"tandem/internal/inert"
+	"tandem/internal/sanitize"
 )
 
 // csvOf writes a table. Its cells come from [text] and [number].
@@ -30,7 +30,7 @@ func text(s string) string {
 			return ' '
 		}
 		return r
-	}, inert.Text(s))
+	}, sanitize.Text(s))
 	parts := strings.Split(s, ";")
 	for i, part := range parts {
 		start := strings.TrimLeftFunc(part, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) }) // Cf: what has no width

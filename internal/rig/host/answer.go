@@ -34,10 +34,14 @@ func (n *NATS) answers(ctx context.Context, p *Process) error {
 	}
 }
 
-// askOnce asks once; nil is a good answer.
+// askOnce asks once; nil is a good answer. A server that lets in only whom it knows is asked by its port for monitoring.
 func (n *NATS) askOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+	if n.o.Include != "" {
+		_, err := n.ask(ctx, "/healthz?js-server-only=true")
+		return err
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", n.Addr())
 	if err != nil {
 		return err

@@ -18,12 +18,12 @@ type Cluster struct {
 }
 
 // StartCluster starts n servers, named nats-1 and so on, each in a folder of its name below dir, and returns when they
-// have agreed on a leader, which answers clients of each. Their disks flush always.
-func StartCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster, error) {
-	return onFreePorts(func() (*Cluster, error) { return startCluster(ctx, p, dir, n) })
+// have agreed on a leader, which answers clients of each. Their disks flush always. Include is as in [NATSOptions].
+func StartCluster(ctx context.Context, p *Programs, dir string, n int, include string) (*Cluster, error) {
+	return onFreePorts(func() (*Cluster, error) { return startCluster(ctx, p, dir, n, include) })
 }
 
-func startCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster, error) {
+func startCluster(ctx context.Context, p *Programs, dir string, n int, include string) (*Cluster, error) {
 	ports, err := freePorts(2 * n)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
@@ -36,7 +36,7 @@ func startCluster(ctx context.Context, p *Programs, dir string, n int) (*Cluster
 		name := fmt.Sprintf("nats-%d", i+1)
 		node, err := StartNATS(ctx, p, NATSOptions{
 			Name: name, Dir: filepath.Join(dir, name), Port: ports[i], Cluster: ports[n+i],
-			Routes: dials(c.routes, i),
+			Routes: dials(c.routes, i), Include: include,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("start cluster: %w", errors.Join(err, c.Kill()))

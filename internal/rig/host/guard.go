@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// guard takes the leash's place while a process is frozen: the leash is of the group, and is frozen with it, so that it
+// guard takes the place of the shell that ties a process to us while it is frozen: the shell is of the group, and is frozen with it, so that it
 // could not end the group if we died.
 type guard struct {
 	cmd *exec.Cmd

@@ -39,6 +39,7 @@ type NATSOptions struct {
 	Cluster int           // port of this node's cluster address; 0: no cluster
 	Log     string        // nats.log in Dir if empty
 	Wrap    []string      // as in Spec; Host must be reachable from here all the same
+	Include string        // file with TLS, accounts and users, by its absolute path, which the configuration includes; empty: everybody may do all
 }
 
 // NATS is a nats-server on a port and a store that stay the same over restarts.
@@ -198,6 +199,13 @@ func (n *NATS) configure() (string, error) {
 		}
 		fmt.Fprintf(&b, "cluster {\n  name: %q\n  listen: %q\n  advertise: %q\n  routes: [%s]\n  no_advertise: true\n}\n",
 			clusterName, net.JoinHostPort(n.o.Host, strconv.Itoa(n.o.Cluster)), nowhere, strings.Join(quoted, ", "))
+	}
+	if n.o.Include != "" {
+		include, err := filepath.Rel(n.o.Dir, n.o.Include) // NATS takes no absolute path
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "include %q\n", include)
 	}
 	path := filepath.Join(n.o.Dir, "nats.conf")
 	return path, os.WriteFile(path, b.Bytes(), 0o600)

@@ -102,7 +102,7 @@ func kill(t *testing.T, c *Cluster) {
 }
 
 func choosesAnotherLeader(t *testing.T, programs *Programs) {
-	c, err := StartCluster(t.Context(), programs, t.TempDir(), 3)
+	c, err := StartCluster(t.Context(), programs, t.TempDir(), 3, "")
 	if err != nil {
 		t.Fatal(err)
 	}

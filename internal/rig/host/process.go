@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"tandem/internal/leash"
+	"tandem/internal/supervisor"
 )
 
 // lastWords is how much of a process's output an error quotes, in bytes.
@@ -26,7 +26,7 @@ type Spec struct {
 	Env     []string // all of it but PATH; HOME should be set
 	Dir     string   // ours if empty
 	Log     string   // file that both outputs are appended to; nowhere if empty
-	Wrap    []string // what the command is started through, such as ip netns exec NAME; it must become the program, as exec does
+	Wrap    []string // what the command is started through, such as nsenter --net=FILE; it must become the program, as exec does
 
 	Clock time.Duration // by which its clock is moved from the start on; only with [BuildOptions.Clock]
 }
@@ -34,10 +34,10 @@ type Spec struct {
 // Process is a running, or ended, program with its children, in a process group of its own that cannot outlive the rig.
 // All its methods may be called at any time and from any goroutine.
 type Process struct {
-	name   string
-	leash  *leash.Process
-	output *output
-	exited chan struct{}
+	name    string
+	process *supervisor.Process
+	output  *output
+	exited  chan struct{}
 
 	mu    sync.Mutex
 	clock *clock // nil: it cannot be moved
@@ -47,7 +47,7 @@ type Process struct {
 // Start starts a process. That it does its work already is not said; see [Process.Says].
 func Start(s Spec) (*Process, error) {
 	command := slices.Concat(s.Wrap, []string{s.Program}, s.Args)
-	for _, program := range []string{s.Program, command[0]} { // the leash's shell would only say it in the output
+	for _, program := range []string{s.Program, command[0]} { // its shell would only say it in the output
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fmt.Errorf("start %s: %w", s.Name, err)
 		}
@@ -62,13 +62,13 @@ func Start(s Spec) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", s.Name, err)
 	}
 	env := slices.Concat([]string{"PATH=" + os.Getenv("PATH")}, s.Env, clock.env())
-	leashed, err := leash.Start(command[0], command[1:], s.Dir, env, out)
+	started, err := supervisor.Start(command[0], command[1:], s.Dir, env, out)
 	if err != nil {
 		out.close()
 		clock.close()
 		return nil, fmt.Errorf("start %s: %w", s.Name, err)
 	}
-	p := &Process{name: s.Name, leash: leashed, output: out, exited: make(chan struct{}), clock: clock}
+	p := &Process{name: s.Name, process: started, output: out, exited: make(chan struct{}), clock: clock}
 	go p.tidy() // ends with the program; Kill and all who wait for Exited wait for it
 	return p, nil
 }
@@ -76,7 +76,7 @@ func Start(s Spec) (*Process, error) {
 // tidy waits for the end and clears away what stood beside the process.
 func (p *Process) tidy() {
 	defer close(p.exited)
-	<-p.leash.Exited()
+	<-p.process.Exited()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.guard.dismiss()
@@ -89,7 +89,7 @@ func (p *Process) tidy() {
 func (p *Process) Name() string { return p.name }
 
 // Pid is the program's process id, and that of its group.
-func (p *Process) Pid() int { return p.leash.Pid() }
+func (p *Process) Pid() int { return p.process.Pid() }
 
 // Exited is closed when the program has ended, of itself or not, and all its output is known.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
@@ -101,7 +101,7 @@ func (p *Process) Code() int {
 	default:
 		return -1
 	}
-	err := p.leash.Err()
+	err := p.process.Err()
 	if exit, is := errors.AsType[*exec.ExitError](err); is {
 		return exit.ExitCode()
 	}
@@ -150,7 +150,7 @@ func (p *Process) ended() bool {
 // Kill sends SIGKILL to the group, frozen or not, and returns when it is gone: the program, and those children that write
 // to its output. A process that has ended may be killed again.
 func (p *Process) Kill() {
-	p.leash.Kill()
+	p.process.Kill()
 	<-p.exited
 }
 
@@ -202,7 +202,7 @@ func (p *Process) MoveClock(by time.Duration) error {
 // over reports whether the program has ended; p.mu is held.
 func (p *Process) over() bool {
 	select {
-	case <-p.leash.Exited():
+	case <-p.process.Exited():
 		return true
 	default:
 		return false

@@ -13,7 +13,7 @@ import (
 )
 
 func isPartedAndWhole(t *testing.T, programs *Programs) {
-	c, err := StartCluster(t.Context(), programs, t.TempDir(), 3)
+	c, err := StartCluster(t.Context(), programs, t.TempDir(), 3, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (h *Host) Rate(ctx context.Context, bytesPerSecond int) error {
 // Reset ends all TCP connections between two hosts, as a firewall does that was started again: each side finds its own closed. The
 // kernel must allow it (CONFIG_INET_DIAG_DESTROY); else a tap can.
 func (h *Host) Reset(ctx context.Context, other *Host) error {
-	return h.fault("reset connections with "+other.name, run(ctx, "ip", "netns", "exec", h.space, "ss", "--no-header", "--tcp", "--kill", "dst", other.addr))
+	return h.fault("reset connections with "+other.name, run(ctx, append(h.Wrap(), "ss", "--no-header", "--tcp", "--kill", "dst", other.addr)...))
 }
 
 func (h *Host) fault(what string, err error) error {

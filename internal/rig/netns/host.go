@@ -55,8 +55,9 @@ func (h *Host) Name() string { return h.name }
 func (h *Host) Addr() string { return h.addr }
 
 // Wrap is what a command is started through to run on the host: the first words of the command line. The process that is started is
-// the program itself.
-func (h *Host) Wrap() []string { return []string{"ip", "netns", "exec", h.space} }
+// the program itself. It stays in the namespace of mounts that it is in: ip netns exec would give it a copy, in which a disk that somebody else
+// unmounts meanwhile stays mounted.
+func (h *Host) Wrap() []string { return []string{"nsenter", "--net=" + names + "/" + h.space} }
 
 // Dial connects from this host to an address of the network, or of the host's own loopback, on behalf of this process. The address must
 // be an IP with a port: names would be looked up on the machine's own network. It fits http.Transport.DialContext.

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/leash"
+	"tandem/internal/supervisor"
 )
 
 // rounds is how often the power goes in a test, unless the environment asks for more.
@@ -61,7 +61,7 @@ func serve(t *testing.T, program string, d *Disk, syncInterval string) jetstream
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := leash.Start(program, []string{"--config", config}, "", nil, t.Output())
+	p, err := supervisor.Start(program, []string{"--config", config}, "", nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -276,7 +276,7 @@ func (c *conn) abort(hard bool) {
 // endedBy is how the connection ended whose reading gave err: by the other side, or by ours.
 func (c *conn) endedBy(err error) ending {
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the latter in the middle of a record of TLS
 		return fullClose
 	case errors.Is(err, net.ErrClosed):
 		c.mu.Lock()

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 )
 
 // ListenNATS opens a tap on the NATS client protocol. Bytes pass unchanged, but for the server's INFO, which loses the addresses by which a client would
-// go round the tap. A server that asks for TLS cannot be tapped: its bytes cannot be parsed.
+// go round the tap. A server that asks for TLS is tapped with [NATSOptions].TLS only: else its bytes cannot be parsed.
 func ListenNATS(o NATSOptions) (*Tap, error) {
 	t, err := listen(o.Target)
 	if err != nil {
@@ -22,12 +23,18 @@ func ListenNATS(o NATSOptions) (*Tap, error) {
 			return
 		}
 		var all sync.WaitGroup
-		if o.On == nil {
+		toTarget := &sieve{out: l.target, fromClient: true, conn: client.n, on: o.On, done: l.done}
+		toClient := &sieve{out: l.client, conn: client.n, on: o.On, done: l.done}
+		switch {
+		case o.TLS != nil:
+			l.encrypted(&all, o.TLS, toTarget, toClient)
+		case o.On == nil:
 			all.Go(func() { l.pump(l.client, l.target) })
-		} else {
-			l.relay(&all, l.client, &sieve{out: l.target, fromClient: true, conn: client.n, on: o.On, done: l.done})
+			l.relay(&all, l.target, toClient)
+		default:
+			l.relay(&all, l.client, toTarget)
+			l.relay(&all, l.target, toClient)
 		}
-		l.relay(&all, l.target, &sieve{out: l.client, conn: client.n, on: o.On, done: l.done})
 		all.Wait()
 		l.close(fullClose)
 	})
@@ -36,26 +43,29 @@ func ListenNATS(o NATSOptions) (*Tap, error) {
 
 // relay carries the operations of one direction. Reading goes on while one of them is held, so that the end of the connection is seen.
 func (l *link) relay(all *sync.WaitGroup, from *conn, s *sieve) {
-	in := &ahead{filled: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	in := newAhead()
 	all.Go(func() {
 		in.fill(from)
 		l.over()
 	})
-	all.Go(func() {
-		switch err := s.run(in); {
-		case errors.Is(err, errCut):
-			l.close(fullClose)
-		case errors.Is(err, errReset):
-			l.close(reset)
-		case errors.Is(err, errUnparsable):
-			l.tap.fail(fmt.Errorf("carry NATS connection %d: %w", s.conn, err))
-			l.close(fullClose)
-		case errors.Is(err, errWrite):
-			// That side is gone, as its reader sees as well, who may still have its last operations to carry.
-		default:
-			l.close(from.endedBy(err))
-		}
-	})
+	all.Go(func() { l.stopped(from, s.run(in)) })
+}
+
+// stopped ends the link as the sieve of what comes from one side has ended.
+func (l *link) stopped(from *conn, err error) {
+	switch {
+	case errors.Is(err, errCut):
+		l.close(fullClose)
+	case errors.Is(err, errReset):
+		l.close(reset)
+	case errors.Is(err, errUnparsable):
+		l.tap.fail(fmt.Errorf("carry NATS connection %d: %w", l.client.n, err))
+		l.close(fullClose)
+	case errors.Is(err, errWrite):
+		// That side is gone, as its reader sees as well, who may still have its last operations to carry.
+	default:
+		l.close(from.endedBy(err))
+	}
 }
 
 // Why a sieve stops, beside the end of its input.
@@ -75,13 +85,15 @@ type sieve struct {
 }
 
 // run passes on whole operations until the input ends or a verdict ends the connection. A part of an operation before the end is not passed on.
-func (s *sieve) run(in *ahead) error {
+func (s *sieve) run(in io.Reader) error {
 	var b []byte
 	for {
-		var err error
-		if b, err = in.more(b); err != nil {
+		b = slices.Grow(b, copyBytes)
+		got, err := in.Read(b[len(b):cap(b)])
+		if got == 0 && err != nil {
 			return err
 		}
+		b = b[:len(b)+got]
 		n, err := s.pass(b)
 		if err != nil {
 			return err
@@ -197,6 +209,8 @@ type ahead struct {
 	err error // why there will be no more
 }
 
+func newAhead() *ahead { return &ahead{filled: make(chan struct{}, 1), room: make(chan struct{}, 1)} }
+
 // fill reads until the connection ends.
 func (a *ahead) fill(from *conn) {
 	chunk := make([]byte, copyBytes)
@@ -223,24 +237,19 @@ func (a *ahead) fill(from *conn) {
 	}
 }
 
-// more waits for bytes and appends them to b, whose memory it may take. It fails when there will be no more.
-func (a *ahead) more(b []byte) ([]byte, error) {
+// Read takes what there is, or waits for it. It fails when there will be no more.
+func (a *ahead) Read(b []byte) (int, error) {
 	for {
 		a.mu.Lock()
-		had, err := len(a.b) > 0, a.err
-		if had && len(b) == 0 {
-			b, a.b = a.b, b[:0]
-		} else if had {
-			b = append(b, a.b...)
-			a.b = a.b[:0]
-		}
+		n, err := copy(b, a.b), a.err
+		a.b = a.b[n:]
 		a.mu.Unlock()
 		switch {
-		case had:
+		case n > 0:
 			offer(a.room)
-			return b, nil
+			return n, nil
 		case err != nil:
-			return b, err
+			return 0, err
 		}
 		<-a.filled
 	}

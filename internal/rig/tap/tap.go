@@ -1,7 +1,7 @@
 // Package tap sits on a wire between two processes: it shows what passes, can stop it at an exact step, and makes the network as bad as asked for.
 //
 // A NATS tap understands the client protocol, an HTTP tap requests and answers, a raw one only bytes. All listen on a
-// loopback port that stays the same until Close, also while nobody listens at the target. None speaks TLS: a raw tap carries it unread.
+// loopback port that stays the same until Close, also while nobody listens at the target. Only a NATS tap can speak TLS: a raw tap carries it unread.
 package tap
 
 import (
@@ -55,6 +55,8 @@ type NATSOptions struct {
 	// On is asked about each operation, one at a time for each direction of a connection, and may take its time: that direction
 	// waits meanwhile. It may be nil. If it waits it must also wait for Op.Done, else Close waits for it.
 	On func(*Op) Verdict
+	// TLS is for a server that asks for it; nil is for one that does not.
+	TLS *TLS
 }
 
 // Exchange is one HTTP request on its way.
