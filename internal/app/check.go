@@ -79,8 +79,8 @@ func (c *checks) current(d engine.Description) (check *jobs.Check, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case d.Mover == nil:
-	case c.made != nil && c.of.same(checkedEngine{d.Mover.Fingerprint, d.Mover.Start}):
+	case d.KVTransfer == nil:
+	case c.made != nil && c.of.same(checkedEngine{d.KVTransfer.Fingerprint, d.KVTransfer.Start}):
 		return c.made, ""
 	case c.failed != nil:
 		return nil, "its engine could not be checked: " + c.failed.Error()
@@ -96,7 +96,7 @@ func (c *checks) due() bool {
 }
 
 // renew has the engine checked.
-func (c *checks) renew(ctx context.Context, e engine.Engine, m *engine.Mover) error {
+func (c *checks) renew(ctx context.Context, e engine.Engine, m *engine.KVTransfer) error {
 	limited, cancel := context.WithTimeoutCause(ctx, checkLimit, jobs.Errorf(jobs.CodeEngineBusy, "it did not answer within %v", checkLimit))
 	defer cancel()
 	check, err := e.(engine.Checker).Check(limited)
@@ -124,7 +124,7 @@ func (c *checks) renew(ctx context.Context, e engine.Engine, m *engine.Mover) er
 func (w *Worker) unchecked(d engine.Description) bool {
 	_, can := w.engine.(engine.Checker)
 	check, _ := w.checks.current(d)
-	return can && d.Mover != nil && check == nil && w.noState(d) == "" && w.checks.due()
+	return can && d.KVTransfer != nil && check == nil && w.noState(d) == "" && w.checks.due()
 }
 
 // check has the worker's engine checked, if that is needed.
@@ -137,7 +137,7 @@ func (w *Worker) check(ctx context.Context) {
 	}
 	start := time.Now()
 	_, before := w.checks.current(d)
-	err := w.checks.renew(ctx, w.engine, d.Mover)
+	err := w.checks.renew(ctx, w.engine, d.KVTransfer)
 	switch check, why := w.checks.current(d); {
 	case ctx.Err() != nil:
 	case check == nil && why == before: // which was said
@@ -185,7 +185,7 @@ func (w *Worker) engines(server string) string {
 			names = append(names, p.Check.Start)
 		}
 	}
-	if m := w.monitor.Health().Description.Mover; m != nil {
+	if m := w.monitor.Health().Description.KVTransfer; m != nil {
 		names = append(names, m.Start)
 	}
 	return strings.Join(names, " ")

@@ -24,7 +24,7 @@ func TestChecksAreKept(t *testing.T) {
 	_, prompts := engine.CheckPrompts()
 	flags := WorkerFlags{StateDir: t.TempDir()}
 	about := func(start, build string) engine.Description {
-		return engine.Description{Mover: &engine.Mover{Start: start, Fingerprint: jobs.Fingerprint{Build: build}}}
+		return engine.Description{KVTransfer: &engine.KVTransfer{Start: start, Fingerprint: jobs.Fingerprint{Build: build}}}
 	}
 	open := func() *checks {
 		t.Helper()
@@ -37,13 +37,13 @@ func TestChecksAreKept(t *testing.T) {
 	has := func(c *checks, d engine.Description, want bool) {
 		t.Helper()
 		if check, why := c.current(d); (check != nil) != want || why != "" {
-			t.Errorf("a check of %+v: %t, %q; want %t", d.Mover, check != nil, why, want)
+			t.Errorf("a check of %+v: %t, %q; want %t", d.KVTransfer, check != nil, why, want)
 		}
 	}
 	renew := func(c *checks, start string) {
 		t.Helper()
 		e := &checked{check: jobs.Check{Prompts: prompts, Start: start, Predictions: []map[int]float64{{7: -0.1}}}}
-		if err := c.renew(t.Context(), e, about(start, "b1").Mover); err != nil {
+		if err := c.renew(t.Context(), e, about(start, "b1").KVTransfer); err != nil {
 			t.Fatal(err)
 		}
 		has(c, about(start, "b1"), true)
@@ -59,7 +59,7 @@ func TestChecksAreKept(t *testing.T) {
 	renew(c, "") // of an engine that does not say when it starts anew
 	has(open(), about("", "b1"), false)
 
-	if err := c.renew(t.Context(), &checked{err: errors.New("it is busy")}, about("s1", "b1").Mover); err == nil || c.due() {
+	if err := c.renew(t.Context(), &checked{err: errors.New("it is busy")}, about("s1", "b1").KVTransfer); err == nil || c.due() {
 		t.Errorf("a check that failed: %v, and another one is due %t", err, c.due())
 	}
 	if check, why := c.current(about("s1", "b1")); check != nil || why != "its engine could not be checked: it is busy" {

@@ -15,7 +15,7 @@ const (
 	ExitUsage       = 2
 	ExitDegraded    = 3 // degraded, or partly done
 	ExitUnreachable = 4
-	ExitTimedOut    = 5 // the caller's patience ended while the job lives on
+	ExitTimedOut    = 5 // the caller's wait ended while the job lives on
 	ExitInterrupted = 130
 )
 

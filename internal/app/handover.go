@@ -93,7 +93,7 @@ func stoppedFile(f WorkerFlags) string { return filepath.Join(f.StateDir, "stopp
 // sweep removes the states that an earlier run of this worker left. It reports whether it is known where they lie, which
 // an engine says only when it can move states: not while it is busy, nor before the digest of a large model is computed.
 func (w *Worker) sweep() bool {
-	m := w.monitor.Health().Description.Mover
+	m := w.monitor.Health().Description.KVTransfer
 	if m == nil {
 		return false
 	}
@@ -218,8 +218,8 @@ func (w *Worker) noState(d engine.Description) string {
 	switch {
 	case w.role == jobs.RolePrefill && w.flags.Handover != handoverAuto:
 		return "the prefill worker was started with --handover " + w.flags.Handover
-	case d.Mover == nil:
-		return d.NoMover
+	case d.KVTransfer == nil:
+		return d.NoKVTransfer
 	}
 	return ""
 }

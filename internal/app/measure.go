@@ -42,7 +42,7 @@ func (w *Worker) measuring(ctx context.Context) (measure func()) {
 	}
 	known := w.flags.Measure == measureNever || w.rates.Known(slots)
 	if w.noState(about) != "" {
-		about.Mover = nil
+		about.KVTransfer = nil
 	}
 	if ctx.Err() != nil || known && !w.unchecked(about) {
 		return func() {}

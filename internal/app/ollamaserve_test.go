@@ -140,10 +140,10 @@ func usable(t *testing.T, e engine.Engine) running {
 		t.Fatal(err)
 	}
 	d, err := e.Describe(t.Context())
-	if err != nil || d.Mover == nil || !slices.Contains(d.Handover, jobs.KindState) {
+	if err != nil || d.KVTransfer == nil || !slices.Contains(d.Handover, jobs.KindState) {
 		t.Fatalf("description %+v, %v; want one that hands states over", d, err)
 	}
-	if f := d.Mover.Fingerprint; f.CacheK != "q8_0" || f.CacheV != "q8_0" || !f.FlashAttention {
+	if f := d.KVTransfer.Fingerprint; f.CacheK != "q8_0" || f.CacheV != "q8_0" || !f.FlashAttention {
 		t.Errorf("fingerprint %+v, want q8_0 and flash attention", f)
 	}
 	all, err := shim.LiveAll(served.runDir)

@@ -36,8 +36,8 @@ func (w *Worker) peers() []engine.Peer {
 	if w.role == jobs.RolePrefill {
 		d := w.monitor.Health().Description
 		from = Writer{Machine: w.flags.Machine, Strict: w.flags.HandoverStrict}
-		if d.Mover != nil {
-			from.Fingerprint = &d.Mover.Fingerprint
+		if d.KVTransfer != nil {
+			from.Fingerprint = &d.KVTransfer.Fingerprint
 		}
 		from.Check, _ = w.checks.current(d)
 	}

@@ -17,17 +17,17 @@ import (
 
 // lateMover is an engine that says only at its second description where its states lie, as one does that is busy or
 // whose model's digest is still being computed.
-type lateMover struct {
+type lateKVTransfer struct {
 	engine.Engine
 	dir    string
 	prefix string
 	asked  atomic.Int32
 }
 
-func (e *lateMover) Describe(context.Context) (engine.Description, error) {
-	d := engine.Description{Engine: "late", Loaded: true, NoMover: "the digest is not known yet"}
+func (e *lateKVTransfer) Describe(context.Context) (engine.Description, error) {
+	d := engine.Description{Engine: "late", Loaded: true, NoKVTransfer: "the digest is not known yet"}
 	if e.asked.Add(1) > 1 {
-		d.Mover, d.NoMover = &engine.Mover{Dir: e.dir, Prefix: e.prefix}, ""
+		d.KVTransfer, d.NoKVTransfer = &engine.KVTransfer{Dir: e.dir, Prefix: e.prefix}, ""
 	}
 	return d, nil
 }
@@ -35,7 +35,7 @@ func (e *lateMover) Describe(context.Context) (engine.Description, error) {
 // What a crash left behind goes as soon as it is known where it lies; what this run wrote meanwhile stays.
 func TestStatesOfAnEarlierRunAreRemovedLate(t *testing.T) {
 	s := newSystem(t)
-	e := &lateMover{dir: t.TempDir(), prefix: "decode.m."}
+	e := &lateKVTransfer{dir: t.TempDir(), prefix: "decode.m."}
 	left, ours := filepath.Join(e.dir, "decode.m.left.kv"), filepath.Join(e.dir, "decode.m.ours.part")
 	for file, age := range map[string]time.Duration{left: time.Hour, ours: -time.Hour} {
 		if err := os.WriteFile(file, []byte("state"), 0o600); err != nil {

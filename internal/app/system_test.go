@@ -429,7 +429,7 @@ func TestHTTPSharesTheSlotsWithTheQueue(t *testing.T) {
 	}
 }
 
-// An engine that fails one job after the other, and a small request of the worker's own, gets no more jobs, and those that it failed then are not blamed.
+// An engine that fails one job after the other, and a small request of the worker's own, gets no more jobs, and those that it failed then are not miscounted.
 func TestEngineThatFailsEverybody(t *testing.T) {
 	s, d := newSystem(t), fake(t)
 	s.worker(jobs.RoleDecode, d.URL())

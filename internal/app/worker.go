@@ -141,7 +141,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
-		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Look: w.stage.Look, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
+		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Peek: w.stage.Look, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
 		DrainLimit: w.flags.DrainLimit, Log: w.log,
 	})
 	if err != nil {
@@ -293,12 +293,12 @@ func (w *Worker) presence() queue.Presence {
 		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
 		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
 		Version: Version(), Started: w.started.UTC(), NoState: w.noState(h.Description),
-		Strict: w.flags.HandoverStrict, Rates: w.rates.With(h.Description.Mover), Running: w.stage.Running(), Rows: w.stage.Rows(),
+		Strict: w.flags.HandoverStrict, Rates: w.rates.With(h.Description.KVTransfer), Running: w.stage.Running(), Rows: w.stage.Rows(),
 	}
 	p.Prefixes, p.Copies = w.prefixes.Held()
-	if p.NoState == "" && h.Description.Mover != nil {
+	if p.NoState == "" && h.Description.KVTransfer != nil {
 		if p.Check, p.NoState = w.checks.current(h.Description); p.NoState == "" {
-			p.Fingerprint = &h.Description.Mover.Fingerprint
+			p.Fingerprint = &h.Description.KVTransfer.Fingerprint
 		}
 	}
 	if w.states != nil {

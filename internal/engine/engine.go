@@ -19,7 +19,7 @@ import (
 // Greedy output of Prefill and then Decode equals that of Generate on the same engine, cold with
 // cold.
 //
-// An engine whose Description has a Mover moves KV states: asked to by Request.Export, Prefill leaves the
+// An engine whose Description has a KVTransfer moves KV states: asked to by Request.Export, Prefill leaves the
 // state in a file, and Decode, given that file or a copy of it from another machine, computes one token
 // of the prompt.
 type Engine interface {
@@ -77,12 +77,12 @@ type Description struct {
 	Slots         int    // requests it can compute at once, as far as it says; 0 if it does not
 	ContextTokens int    // tokens of context a request may use
 	Handover      []jobs.Kind
-	Mover         *Mover // nil if it cannot move KV states
-	NoMover       string // why not, with the remedy
+	KVTransfer    *KVTransfer // nil if it cannot move KV states
+	NoKVTransfer  string      // why not, with the remedy
 }
 
-// Mover is what an engine says of the KV states that it writes and reads.
-type Mover struct {
+// KVTransfer is what an engine says of the KV states that it writes and reads.
+type KVTransfer struct {
 	Fingerprint   jobs.Fingerprint
 	Start         string // of the engine: another one at each start, if it says so
 	Dir           string // folder of the state files: one is read only from there

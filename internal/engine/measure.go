@@ -97,7 +97,7 @@ func (m *measurement) run(ctx context.Context, slots int) error {
 
 // one runs one request with a prompt of about so many bytes, if it may by way of a KV state, and learns from it what the next ones should be like.
 func (m *measurement) one(ctx context.Context, size int, state bool) (c Completion, err error) {
-	if state && !m.moved && m.about.Mover != nil {
+	if state && !m.moved && m.about.KVTransfer != nil {
 		m.moved = true
 		c, err = m.move(ctx, m.request(size))
 	} else {
@@ -122,7 +122,7 @@ func (m *measurement) move(ctx context.Context, req Request) (Completion, error)
 	}
 	if f := p.State; f != nil {
 		defer func() { _ = os.Remove(f.Path) }() // what is left of it the worker's next start removes
-		m.rates.ObserveSave(f.Tokens, f.Bytes, m.about.Mover.FixedBytes, f.Saved)
+		m.rates.ObserveSave(f.Tokens, f.Bytes, m.about.KVTransfer.FixedBytes, f.Saved)
 	}
 	req.Export = false
 	c, err := m.engine.Decode(ctx, req, p, ignore)

@@ -106,7 +106,7 @@ func (e *timed) Decode(ctx context.Context, req engine.Request, from engine.Pref
 }
 
 func about(e *timed) engine.Description {
-	return engine.Description{ContextTokens: 8192, Mover: &engine.Mover{Dir: e.dir}}
+	return engine.Description{ContextTokens: 8192, KVTransfer: &engine.KVTransfer{Dir: e.dir}}
 }
 
 // near reports whether a figure is within a hundredth of what it should be.

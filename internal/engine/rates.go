@@ -155,7 +155,7 @@ func (r *Rates) Snapshot() jobs.Rates {
 
 // With returns what was measured so far, and the size of KV states as a model's header says it, as long as none was seen. m may
 // be nil.
-func (r *Rates) With(m *Mover) jobs.Rates {
+func (r *Rates) With(m *KVTransfer) jobs.Rates {
 	now := r.Snapshot()
 	if now.StateBytesPerToken == 0 && m != nil && m.BytesPerToken > 0 {
 		now.StateBytesPerToken, now.StateFixedBytes = float64(m.BytesPerToken), float64(m.FixedBytes)

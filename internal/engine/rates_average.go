@@ -8,7 +8,7 @@ import (
 
 // share is by how much a moving average follows a new value; one that is more than so many times the average counts as that
 // many. A speed that was measured too high, as of a prompt that was cached unsaid, would spoil the average for dozens of jobs,
-// and with it the patience with the engine; one that is too low cannot.
+// and with it the time the engine is given; one that is too low cannot.
 const (
 	share    = 0.2
 	mostJump = 4

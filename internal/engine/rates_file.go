@@ -35,7 +35,7 @@ type Subject struct {
 // SubjectOf is what an engine's rates are of.
 func SubjectOf(d Description) Subject {
 	s := Subject{ModelDigest: d.ModelDigest, EngineVersion: d.Version}
-	if m := d.Mover; m != nil {
+	if m := d.KVTransfer; m != nil {
 		f := m.Fingerprint
 		s.Cache = fmt.Sprintf("%s %s, flash attention %t", f.CacheK, f.CacheV, f.FlashAttention)
 	}

@@ -29,8 +29,8 @@ const (
 	CodeAttempts          Code = "attempts_exhausted" // every attempt failed; the message has the last reason
 	CodeDeadline          Code = "deadline_exceeded"  // the job's own deadline passed
 	CodeCancelled         Code = "cancelled"          // somebody asked for it
-	CodeDecodeMissing     Code = "decode_unavailable" // the caller's patience ended and no decode worker serves the model
-	CodeTimeout           Code = "timeout"            // the caller's patience ended; the job lives on
+	CodeDecodeMissing     Code = "decode_unavailable" // the caller's wait ended and no decode worker serves the model
+	CodeTimeout           Code = "timeout"            // the caller's wait ended; the job lives on
 	CodeQueueFull         Code = "queue_full"         // the intake is at its limit
 	CodeHandoverMismatch  Code = "handover_mismatch"  // what decode got is not what prefill made
 	CodeNATS              Code = "nats_unavailable"   // no connection, or no JetStream

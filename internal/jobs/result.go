@@ -134,7 +134,7 @@ type Servers struct {
 	Extra Extra `json:"-"`
 }
 
-// Attempts counts the blamed deliveries of each stage.
+// Attempts counts the deliveries that were attempts of each stage.
 type Attempts struct {
 	Prefill int `json:"prefill"` // prefill stage
 	Decode  int `json:"decode"`  // decode or fallback stage

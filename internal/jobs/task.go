@@ -21,7 +21,7 @@ const (
 	RoleDecode  = StageDecode // also serves fallback
 )
 
-// MaxAttempts is how often a stage may be tried with blame before the job leaves it: prefill
+// MaxAttempts is how often a stage may be tried, by counted attempts, before the job leaves it: prefill
 // goes to fallback, the others to the dead-letter stream.
 func MaxAttempts(s Stage) int {
 	if s == StagePrefill {
@@ -44,7 +44,7 @@ type Task struct {
 	Backlog func(ctx context.Context) Backlog
 
 	// Progress says that the engine is alive, Expect that it may be silent for up to d from now.
-	// Without either for the queue's patience the task is cancelled and delivered again.
+	// Without either for the queue's stall limit the task is cancelled and delivered again.
 	Progress func()
 	Expect   func(d time.Duration)
 	// Yields says that the task may from now on be ended for the sake of an interactive job, with the cause ErrPreempted.

@@ -65,8 +65,8 @@ func TestAttachedServersThatMoveNoStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := attach(t, Options{SlotDir: dir}, append(tt.args, "--ctx-size", "1024", "--slot-save-path", dir)...)
 			d, err := e.Describe(t.Context())
-			if err != nil || d.Mover != nil || !strings.Contains(d.NoMover, tt.says) {
-				t.Errorf("mover %+v, reason %q, %v; want one that says %q", d.Mover, d.NoMover, err, tt.says)
+			if err != nil || d.KVTransfer != nil || !strings.Contains(d.NoKVTransfer, tt.says) {
+				t.Errorf("mover %+v, reason %q, %v; want one that says %q", d.KVTransfer, d.NoKVTransfer, err, tt.says)
 			}
 			r := ask(prose(1, 100), 4)
 			r.Export = true

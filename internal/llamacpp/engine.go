@@ -77,7 +77,7 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 	}
 	id := s.Identity()
 	d.Loaded, d.Version, d.ModelDigest, d.Slots, d.ContextTokens = s.digest.settled(), id.Build, s.digest.known(), id.Slots, id.Context
-	if d.Mover, err = s.Mover(ctx); err == nil {
+	if d.KVTransfer, err = s.KVTransfer(ctx); err == nil {
 		d.Handover = []jobs.Kind{jobs.KindState, jobs.KindNone}
 		return d, nil
 	}
@@ -85,7 +85,7 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 	if !ok {
 		return d, e.failed(s, err)
 	}
-	d.NoMover = why.Error()
+	d.NoKVTransfer = why.Error()
 	return d, nil
 }
 

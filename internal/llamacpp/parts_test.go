@@ -119,7 +119,7 @@ func TestReadyWhenTheDigestIsKnown(t *testing.T) {
 	if err := e.Load(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if d, err := e.Describe(t.Context()); err != nil || !d.Loaded || d.Mover == nil {
+	if d, err := e.Describe(t.Context()); err != nil || !d.Loaded || d.KVTransfer == nil {
 		t.Errorf("once it is known: %+v, %v", d, err)
 	}
 }

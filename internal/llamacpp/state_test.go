@@ -38,24 +38,24 @@ func TestDescribeSaysWhetherStatesMove(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.says != "" {
-				if d.Mover != nil || !strings.Contains(d.NoMover, tt.says) || len(d.Handover) != 1 || d.Handover[0] != jobs.KindNone {
-					t.Errorf("mover %+v, hand-over %v, reason %q; want one that says %q", d.Mover, d.Handover, d.NoMover, tt.says)
+				if d.KVTransfer != nil || !strings.Contains(d.NoKVTransfer, tt.says) || len(d.Handover) != 1 || d.Handover[0] != jobs.KindNone {
+					t.Errorf("mover %+v, hand-over %v, reason %q; want one that says %q", d.KVTransfer, d.Handover, d.NoKVTransfer, tt.says)
 				}
 				if p.Kind != jobs.KindNone || p.State != nil || p.Failure == "" || p.Note == "" || p.ComputedTokens == 0 {
 					t.Errorf("prefill hands over %+v, want nothing, and why", p)
 				}
 				return
 			}
-			if m := d.Mover; m == nil || d.NoMover != "" || m.Prefix != "p-" || len(d.Handover) != 2 || d.Handover[0] != jobs.KindState {
-				t.Fatalf("mover %+v (%s), hand-over %v", d.Mover, d.NoMover, d.Handover)
+			if m := d.KVTransfer; m == nil || d.NoKVTransfer != "" || m.Prefix != "p-" || len(d.Handover) != 2 || d.Handover[0] != jobs.KindState {
+				t.Fatalf("mover %+v (%s), hand-over %v", d.KVTransfer, d.NoKVTransfer, d.Handover)
 			}
-			if info, err := os.Stat(d.Mover.Dir); err != nil || info.Mode().Perm() != 0o700 && name == "supervised" {
-				t.Errorf("folder %s: %v, %v", d.Mover.Dir, info.Mode(), err)
+			if info, err := os.Stat(d.KVTransfer.Dir); err != nil || info.Mode().Perm() != 0o700 && name == "supervised" {
+				t.Errorf("folder %s: %v, %v", d.KVTransfer.Dir, info.Mode(), err)
 			}
-			if p.Kind != jobs.KindState || p.State == nil || p.Failure != "" || len(p.State.Fingerprint.Differences(d.Mover.Fingerprint, true)) > 0 {
+			if p.Kind != jobs.KindState || p.State == nil || p.Failure != "" || len(p.State.Fingerprint.Differences(d.KVTransfer.Fingerprint, true)) > 0 {
 				t.Fatalf("prefill hands over %+v", p)
 			}
-			if filepath.Dir(p.State.Path) != d.Mover.Dir || !strings.HasPrefix(filepath.Base(p.State.Path), "p-") {
+			if filepath.Dir(p.State.Path) != d.KVTransfer.Dir || !strings.HasPrefix(filepath.Base(p.State.Path), "p-") {
 				t.Errorf("the state is at %s", p.State.Path)
 			}
 		})

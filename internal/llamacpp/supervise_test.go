@@ -25,7 +25,7 @@ func TestKilledServerIsRestarted(t *testing.T) {
 	}
 	until(t, "the death was noticed", func() bool { return pidOf(e) != first })
 	until(t, "its process group is gone", func() bool { return gone(first) })
-	// Until the next one is up, nobody is to blame.
+	// Until the next one is up, nobody is at fault.
 	if d, err := e.Describe(t.Context()); err == nil && !d.Loaded || err != nil && jobs.CodeOf(err) != jobs.CodeEngineBusy {
 		t.Errorf("in between: %+v, %v (%s); want engine_busy", d, err, jobs.CodeOf(err))
 	}

@@ -86,7 +86,7 @@ func TestHangs(t *testing.T) {
 		t.Run(string(fault), func(t *testing.T) {
 			fake, e := started(t, ollamatest.Options{})
 			fake.Fail(fault, 1)
-			cause := errors.New("no patience")
+			cause := errors.New("gave up")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			result := make(chan error)
 			go func() {
@@ -139,9 +139,9 @@ func TestLostSlot(t *testing.T) {
 	}
 }
 
-// TestFarewell: a request that is cancelled between two pieces is read on until it is safe to leave, and
+// TestCloseGracefully: a request that is cancelled between two pieces is read on until it is safe to leave, and
 // nothing of that is emitted.
-func TestFarewell(t *testing.T) {
+func TestCloseGracefully(t *testing.T) {
 	for name, tt := range map[string]struct{ perToken, within time.Duration }{
 		"never pauses":   {time.Millisecond, 5 * time.Second},
 		"takes its time": {20 * time.Millisecond, 2 * time.Second},

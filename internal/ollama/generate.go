@@ -154,10 +154,10 @@ func (e *Engine) generate(ctx context.Context, doing string, req engine.Request,
 }
 
 // receive sends a request and gathers its answer, line by line, the first of which makes it call
-// started. Once the context has ended, lines are read but no longer given to emit; see leave.
+// started. Once the context has ended, lines are read but no longer given to emit; see closeGracefully.
 func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, started func(), emit func(text, thinking string)) (c engine.Completion, last answer, err error) {
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	heard, wait := leave(ctx, connected.Done(), hangUp)
+	heard, wait := closeGracefully(ctx, connected.Done(), hangUp)
 	defer wait()
 	defer hangUp()
 

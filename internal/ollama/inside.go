@@ -129,8 +129,8 @@ func (e *Engine) begin(ctx context.Context) (started func(), err error) {
 	return started, nil
 }
 
-// mover says how the states of the server inside look, and how many slots it has.
-func (e *Engine) mover(ctx context.Context) (*engine.Mover, int, error) {
+// kvTransfer says how the states of the server inside look, and how many slots it has.
+func (e *Engine) kvTransfer(ctx context.Context) (*engine.KVTransfer, int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, describeLimit,
 		errors.New("the llama-server inside Ollama was too busy to say how its states look; it is asked again"))
 	defer cancel()
@@ -138,7 +138,7 @@ func (e *Engine) mover(ctx context.Context) (*engine.Mover, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	m, err := s.Mover(ctx)
+	m, err := s.KVTransfer(ctx)
 	return m, s.Identity().Slots, err
 }
 
@@ -151,7 +151,7 @@ func (e *Engine) Check(ctx context.Context) (*jobs.Check, error) {
 	return s.Check(ctx)
 }
 
-// whyNoStates puts into words why there is no mover.
+// whyNoStates puts into words why the engine moves no states.
 func (e *Engine) whyNoStates(err error, loaded bool) string {
 	switch {
 	case errors.Is(err, errNoRecord) && e.inside.runDir != "" && !loaded, err == slots.ErrLoading:

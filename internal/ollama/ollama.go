@@ -181,8 +181,8 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		Engine: "ollama", Version: d.version, Model: e.model, ModelDigest: d.digest, Loaded: d.loaded,
 		ContextTokens: usable, Handover: []jobs.Kind{jobs.KindContext},
 	}
-	if about.Mover, about.Slots, err = e.mover(ctx); err != nil {
-		about.NoMover = e.whyNoStates(err, d.loaded)
+	if about.KVTransfer, about.Slots, err = e.kvTransfer(ctx); err != nil {
+		about.NoKVTransfer = e.whyNoStates(err, d.loaded)
 	} else {
 		about.Handover = []jobs.Kind{jobs.KindState, jobs.KindContext}
 	}

@@ -18,7 +18,7 @@ func (e *Engine) prefillState(ctx context.Context, req engine.Request) (engine.P
 	if err != nil {
 		return engine.Prefilled{}, e.trouble(ctx, "prefill", err, req)
 	}
-	if _, err := s.Mover(ctx); err != nil { // finds out with a slot of its own, the first time
+	if _, err := s.KVTransfer(ctx); err != nil { // finds out with a slot of its own, the first time
 		return engine.Prefilled{}, e.trouble(ctx, "prefill", err, req)
 	}
 	slot, err := s.Acquire(ctx, prompt.Tokens)

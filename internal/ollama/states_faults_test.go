@@ -168,7 +168,7 @@ func TestOtherWeights(t *testing.T) {
 		t.Errorf("afterwards %q, want %q: something of the other state is left", got, want)
 	}
 	mine, theirs := describe(t, b), describe(t, a)
-	if d := mine.Mover.Fingerprint.Differences(theirs.Mover.Fingerprint, true); len(d) != 1 || !strings.Contains(d[0], "model file") {
+	if d := mine.KVTransfer.Fingerprint.Differences(theirs.KVTransfer.Fingerprint, true); len(d) != 1 || !strings.Contains(d[0], "model file") {
 		t.Errorf("differences %q; want the model file", d)
 	}
 }
@@ -189,7 +189,7 @@ func TestPrefillFails(t *testing.T) {
 	if err := e.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if d := describe(t, e); d.Mover == nil || !slices.Contains(d.Handover, jobs.KindState) || d.Slots != 1 {
+	if d := describe(t, e); d.KVTransfer == nil || !slices.Contains(d.Handover, jobs.KindState) || d.Slots != 1 {
 		t.Fatalf("no states: %+v", d)
 	}
 	req := greedy(lines("The work of a student", 100), 16)
@@ -281,7 +281,7 @@ func TestNoStates(t *testing.T) {
 			if err != nil || p.Kind != jobs.KindContext || p.Failure != jobs.FailNoState || !strings.Contains(p.Note, tt.want) {
 				t.Errorf("Prefill: %s, %s, %q, %v", p.Kind, p.Failure, p.Note, err)
 			}
-			if d := describe(t, e); d.Mover != nil || d.NoMover != p.Note || slices.Contains(d.Handover, jobs.KindState) {
+			if d := describe(t, e); d.KVTransfer != nil || d.NoKVTransfer != p.Note || slices.Contains(d.Handover, jobs.KindState) {
 				t.Errorf("Describe: %+v", d)
 			}
 			p.State = &engine.StateFile{}
@@ -296,7 +296,7 @@ func TestNoStates(t *testing.T) {
 	}
 	t.Run("not loaded", func(t *testing.T) {
 		unload(t, plain.URL(), model)
-		if d := describe(t, m.engine(t, model)); d.Mover != nil || !strings.Contains(d.NoMover, "not loaded") {
+		if d := describe(t, m.engine(t, model)); d.KVTransfer != nil || !strings.Contains(d.NoKVTransfer, "not loaded") {
 			t.Errorf("Describe: %+v", d)
 		}
 	})

@@ -40,12 +40,12 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 	if !handsOver(t) {
 		return nothing
 	}
-	mover, refused := s.usable(ctx, t)
+	transfer, refused := s.usable(ctx, t)
 	if bytes := t.Handover.State.Bytes; refused != nil || !s.ahead.reserve(bytes) {
 		return nothing
 	}
 	s.running.wait(t, s.moving(t.Handover))
-	f := s.fetch(ctx, t, mover)
+	f := s.fetch(ctx, t, transfer)
 	f.ahead = true
 	failed, _ := errors.AsType[*jobs.HandoverError](f.failed)
 	if ctx.Err() != nil || failed != nil && failed.Failure == jobs.FailDisk {
@@ -56,7 +56,7 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 		}
 		return nothing
 	}
-	s.ahead.keep(t, f)
+	s.ahead.store(t, f)
 	s.running.wait(t, 0)
 	s.Look(ctx, t.Job)
 	return func() {
@@ -70,36 +70,36 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 // Look has the engine read a job's prompt before there is a slot for it, which takes some milliseconds that nobody waits for then: it remembers the
 // tokens. A failure will come again when the job runs.
 func (s *Stage) Look(ctx context.Context, j *jobs.Job) {
-	if e, ok := s.engine.(engine.Estimator); ok && s.about().Mover != nil {
+	if e, ok := s.engine.(engine.Estimator); ok && s.about().KVTransfer != nil {
 		if _, err := e.Estimate(ctx, engine.RequestOf(j)); err != nil {
 			s.log.Debug("look at a job before its turn", "job", j.ID, "error", err)
 		}
 	}
 }
 
-// usable returns the engine's mover if a task's KV state may be given to the engine, as far as that is known before a byte of it is
+// usable returns the engine's transfer if a task's KV state may be given to the engine, as far as that is known before a byte of it is
 // fetched, and else why not.
-func (s *Stage) usable(ctx context.Context, t *jobs.Task) (*engine.Mover, *jobs.HandoverError) {
-	mover, refused := s.accepts(ctx, t.Handover)
+func (s *Stage) usable(ctx context.Context, t *jobs.Task) (*engine.KVTransfer, *jobs.HandoverError) {
+	transfer, refused := s.accepts(ctx, t.Handover)
 	if refused == nil {
 		refused = s.distrusts(t)
 	}
-	return mover, refused
+	return transfer, refused
 }
 
 // moving is how long a KV state will probably be on its way, in seconds.
 func (s *Stage) moving(h *jobs.Handover) float64 {
 	speeds, bytes := engine.SpeedsOf(h.Job.Model, s.role, s.rates.Snapshot()), h.State.Bytes
-	if m := s.about().Mover; m != nil && s.Rows()[engine.PrefixKey(engine.RequestOf(&h.Job))] > 0 {
+	if m := s.about().KVTransfer; m != nil && s.Rows()[engine.PrefixKey(engine.RequestOf(&h.Job))] > 0 {
 		bytes = max(0, bytes-m.BytesPerToken*int64(h.State.Prefix))
 	}
 	return float64(bytes) / speeds.Link(machineOf(h.Prefill.Server)).Value
 }
 
 // fetch fetches the KV state of a task.
-func (s *Stage) fetch(ctx context.Context, t *jobs.Task, mover *engine.Mover) fetched {
+func (s *Stage) fetch(ctx context.Context, t *jobs.Task, transfer *engine.KVTransfer) fetched {
 	begin := time.Now()
-	file, err := s.fetcher.Fetch(ctx, t.Handover.State, mover.Dir, mover.Prefix, t.Progress)
+	file, err := s.fetcher.Fetch(ctx, t.Handover.State, transfer.Dir, transfer.Prefix, t.Progress)
 	if err != nil {
 		return fetched{took: time.Since(begin), failed: err}
 	}
@@ -126,7 +126,7 @@ func (a *ahead) release(bytes int64) {
 }
 
 // keep holds what was fetched until it is taken.
-func (a *ahead) keep(t *jobs.Task, f fetched) {
+func (a *ahead) store(t *jobs.Task, f fetched) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fetched[t] = f

@@ -130,8 +130,8 @@ func TestChecksAhead(t *testing.T) {
 		want   jobs.Failure
 	}{
 		{"pair stopped", stop, jobs.FailStopped},
-		{"fingerprint", func(r *rig) { r.about.Mover.Fingerprint = other }, jobs.FailFingerprint},
-		{"no mover", func(r *rig) { r.about.Mover = nil }, jobs.FailNoState},
+		{"fingerprint", func(r *rig) { r.about.KVTransfer.Fingerprint = other }, jobs.FailFingerprint},
+		{"no transfer", func(r *rig) { r.about.KVTransfer = nil }, jobs.FailNoState},
 	} {
 		for _, before := range []bool{true, false} {
 			r := newRig(t)

@@ -61,7 +61,7 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 	size := s.size(j)
 	q := engine.Question{
 		Tokens:  size.Tokens,
-		Prefill: engine.SpeedsOf(j.Model, jobs.RolePrefill, s.rates.With(s.about().Mover)),
+		Prefill: engine.SpeedsOf(j.Model, jobs.RolePrefill, s.rates.With(s.about().KVTransfer)),
 		Decode:  engine.SpeedsOf(j.Model, jobs.RoleDecode, peer.Rates), NoDecode: slots == 0,
 	}
 	req, cached := engine.RequestOf(j), 0
@@ -146,7 +146,7 @@ func (s *Stage) foresee(t *jobs.Task, hands, restores bool, turn float64) {
 // that is 0; or whole.
 func (s *Stage) course(j *jobs.Job, hands bool, state int64, turn float64) course {
 	size := s.size(j)
-	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().Mover)}
+	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().KVTransfer)}
 	bytes := float64(state)
 	if state == 0 {
 		bytes = engine.SpeedsOf(j.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value

@@ -117,7 +117,7 @@ func TestAuto(t *testing.T) {
 		{"slots free there", func(p *pair) { p.decoding = 1 }, nil, both, "hand over"},
 		{"no decode worker", func(p *pair) { p.peers = nil }, nil, here, "whole on the prefill machine: 10.0 s, since there is no live decode machine"},
 		{"the other engine differs", func(p *pair) { p.peers[0].NoStates = "the two engines differ: streams" }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the two engines differ: streams"},
-		{"this engine moves none", func(p *pair) { p.about.Mover, p.about.NoMover = nil, "no shim" }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the engine of the prefill machine moves no KV states: no shim"},
+		{"this engine moves none", func(p *pair) { p.about.KVTransfer, p.about.NoKVTransfer = nil, "no shim" }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the engine of the prefill machine moves no KV states: no shim"},
 		{"the pair was stopped", func(p *pair) { p.peers[0].NoStates, p.peers[0].Failure = "there takes none", jobs.FailStopped }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: there takes none"},
 		{"no room for it", func(p *pair) { p.holder.budget = 10 }, nil, there, "re-prefill: 8,000 tokens uncached, no KV state can be handed over: the KV state of about"},
 		{"the freer of two", func(p *pair) {

@@ -131,7 +131,7 @@ func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) 
 	s.rates.ObserveAnswer(engine.KindOf(t.Job), engine.LimitOf(t.Job), c.GeneratedTokens)
 	s.rates.ObserveJob(took)
 	found := c.CachedTokens
-	switch m := s.about().Mover; {
+	switch m := s.about().KVTransfer; {
 	case m != nil && m.FixedBytes == 0: // plain attention: whatever a prompt begins with is found again
 		found = c.PromptTokens
 	case c.Imported != nil:

@@ -33,11 +33,11 @@ func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *jobs.HandoverError)
 		return 0, nil
 	}
 	about := s.about()
-	if about.Mover == nil {
-		return 0, jobs.HandoverErrorf(jobs.FailNoState, "the engine of the prefill machine moves no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
+	if about.KVTransfer == nil {
+		return 0, jobs.HandoverErrorf(jobs.FailNoState, "the engine of the prefill machine moves no KV states: %s", cmp.Or(about.NoKVTransfer, "it does not say why"))
 	}
 	tokens := int64(j.TextBytes()/leastBytesPerToken + 1)
-	bytes = tokens*about.Mover.BytesPerToken + about.Mover.FixedBytes
+	bytes = tokens*about.KVTransfer.BytesPerToken + about.KVTransfer.FixedBytes
 	if !s.holder.Fits(bytes) {
 		return bytes, jobs.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",
 			count(int(tokens)), size(bytes))
@@ -75,7 +75,7 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *
 	s.sizes.note(state.Bytes)
 	s.observe.StateSaved(f.Saved)
 	fixed := int64(0)
-	if m := s.about().Mover; m != nil {
+	if m := s.about().KVTransfer; m != nil {
 		fixed = m.FixedBytes
 	}
 	s.rates.ObserveSave(f.Tokens, f.Bytes, fixed, f.Saved)

@@ -93,7 +93,7 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 	}
 	return jobs.Outcome{Result: r, Settled: func(done bool) {
 		if done {
-			s.letGo(ctx, t, failed)
+			s.release(ctx, t, failed)
 		}
 	}}, nil
 }
@@ -102,13 +102,13 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 // nothing was generated.
 func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine.Completion, error) {
 	h := t.Handover
-	mover, refused := s.usable(ctx, t)
+	transfer, refused := s.usable(ctx, t)
 	if refused != nil {
 		return engine.Completion{}, refused
 	}
 	f, there := s.ahead.take(t)
 	if !there {
-		f = s.fetch(ctx, t, mover)
+		f = s.fetch(ctx, t, transfer)
 	}
 	m.transfer, m.ahead = f.took, f.ahead
 	if f.failed != nil {
@@ -121,7 +121,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 	s.foresee(t, false, true, s.running.prompts())
 	req := s.request(t, fileTime(file.Bytes))
 	pair := ""
-	if m.unlike = unlike(mover.Fingerprint, h.State.Fingerprint); m.unlike != "" {
+	if m.unlike = unlike(transfer.Fingerprint, h.State.Fingerprint); m.unlike != "" {
 		pair = s.engines(h.Prefill.Server)
 	}
 	req.Sample = s.samples.due(pair) || t.Job.Sample
@@ -148,12 +148,12 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 }
 
 // accepts checks all that can be known before a byte is fetched.
-func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.Mover, *jobs.HandoverError) {
+func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.KVTransfer, *jobs.HandoverError) {
 	about := s.about()
-	if about.Mover == nil || s.fetcher == nil {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoMover, "it does not say why"))
+	if about.KVTransfer == nil || s.fetcher == nil {
+		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoKVTransfer, "it does not say why"))
 	}
-	if list := about.Mover.Fingerprint.Differences(h.State.Fingerprint, s.strict); len(list) > 0 {
+	if list := about.KVTransfer.Fingerprint.Differences(h.State.Fingerprint, s.strict); len(list) > 0 {
 		return nil, jobs.HandoverErrorf(jobs.FailFingerprint, "the two engines differ: %s", strings.Join(list, "; "))
 	}
 	if why := s.pairs.Why(machineOf(h.Prefill.Server)); why != "" {
@@ -162,7 +162,7 @@ func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.Mover, *
 	if why := s.differs(ctx, h.Prefill.Server); why != "" {
 		return nil, jobs.HandoverErrorf(jobs.FailDiffer, "%s", why)
 	}
-	return about.Mover, nil
+	return about.KVTransfer, nil
 }
 
 // reprefill computes the prompt and generates the text here.
@@ -209,8 +209,8 @@ func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine
 	s.observe.HandoverEnded(outcome, m.transfer, restore)
 }
 
-// letGo tells the prefill machine that a state is not needed any more, if it is there and knows of one.
-func (s *Stage) letGo(ctx context.Context, t *jobs.Task, failed *jobs.HandoverError) {
+// release tells the prefill machine that a state is not needed any more, if it is there and knows of one.
+func (s *Stage) release(ctx context.Context, t *jobs.Task, failed *jobs.HandoverError) {
 	if failed != nil && slices.Contains([]jobs.Failure{jobs.FailRefusedURL, jobs.FailUnreachable, jobs.FailNotFound}, failed.Failure) || s.fetcher == nil {
 		return
 	}

@@ -71,12 +71,12 @@ func (s *Stage) Running() []jobs.Running { return s.running.list() }
 func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, intake, relay int) *engine.Outlook {
 	about := s.about()
 	self := engine.Peer{
-		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.Mover), Running: s.running.list(),
+		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.KVTransfer), Running: s.running.list(),
 		Rows: s.Rows(),
 	}
 	self.Prefixes, self.Copies = s.prefixes.Held()
-	if self.NoStates = s.takes(); about.Mover != nil {
-		self.CacheType = about.Mover.Fingerprint.CacheK
+	if self.NoStates = s.takes(); about.KVTransfer != nil {
+		self.CacheType = about.KVTransfer.Fingerprint.CacheK
 	}
 	workers := append([]engine.Peer{self}, peers...)
 	if s.role == jobs.RolePrefill {

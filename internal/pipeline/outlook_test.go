@@ -35,7 +35,7 @@ func newTwo(t *testing.T) *two {
 	rates["d"].ObserveRestore(1e9, 200*time.Millisecond, 10*time.Millisecond)
 	about := newRig(t).about
 	peer := func(id string, role jobs.Stage) engine.Peer {
-		return engine.Peer{Worker: id, Role: role, Machine: "m" + id, Slots: 1, Rates: rates[id].With(about.Mover), Running: w.running[id], NoStates: w.noStates}
+		return engine.Peer{Worker: id, Role: role, Machine: "m" + id, Slots: 1, Rates: rates[id].With(about.KVTransfer), Running: w.running[id], NoStates: w.noStates}
 	}
 	stage := func(id, other string, role, otherRole jobs.Stage) *pipeline.Stage {
 		r := newRig(t)

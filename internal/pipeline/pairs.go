@@ -20,7 +20,7 @@ import (
 
 // Hand-overs from a machine are stopped when, of its last comparedStates KV states whose first prediction was
 // compared with the engine's here, tooManyDiffered differed. One that differs is computed again and harms nobody, so a
-// rare one is forgiven; but an engine that keeps writing other numbers than the one here computes is broken, or another
+// rare one is tolerated; but an engine that keeps writing other numbers than the one here computes is broken, or another
 // model, and each of its states costs a transfer for nothing.
 const (
 	comparedStates  = 20

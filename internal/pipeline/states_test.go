@@ -122,7 +122,7 @@ func newRig(t *testing.T) *rig {
 	dir := t.TempDir()
 	r := &rig{
 		dir: dir, engine: &scripted{},
-		about:   engine.Description{Engine: "scripted", Mover: &engine.Mover{Fingerprint: written, Dir: dir, Prefix: "p-", BytesPerToken: 100, FixedBytes: 1000}},
+		about:   engine.Description{Engine: "scripted", KVTransfer: &engine.KVTransfer{Fingerprint: written, Dir: dir, Prefix: "p-", BytesPerToken: 100, FixedBytes: 1000}},
 		holder:  &holder{budget: 1e9, state: jobs.State{URL: "http://192.0.2.1:1/state/00", Token: "s3cret", Bytes: 200e6}},
 		fetcher: &fetcher{took: 80 * time.Millisecond},
 	}
@@ -235,7 +235,7 @@ func TestPrefillWithoutAState(t *testing.T) {
 		says    string
 		silent  bool // without a warning
 	}{
-		{"no mover", func(r *rig) { r.about.Mover, r.about.NoMover = nil, "install the shim" }, false, jobs.FailNoState, "install the shim", true},
+		{"no transfer", func(r *rig) { r.about.KVTransfer, r.about.NoKVTransfer = nil, "install the shim" }, false, jobs.FailNoState, "install the shim", true},
 		{"budget", func(r *rig) { r.holder.budget = 1099 }, false, jobs.FailBudget, "--handover-budget", false},
 		{"stopped", func(r *rig) { r.peers = []engine.Peer{takes("mac-1 takes none", jobs.FailStopped)} }, false, jobs.FailStopped, "mac-1 takes none", false},
 		{"other engines", func(r *rig) {
@@ -398,8 +398,8 @@ func TestDecodeWithoutTheState(t *testing.T) {
 		fetched bool
 		told    bool // the prefill machine, that the state is done with
 	}{
-		{jobs.FailNoState, func(r *rig) { r.about.Mover, r.about.NoMover = nil, "install the shim" }, "install the shim", false, true},
-		{jobs.FailFingerprint, func(r *rig) { r.about.Mover.Fingerprint = other }, "the two engines differ: value cache type: q8_0 here, f16 on", false, true},
+		{jobs.FailNoState, func(r *rig) { r.about.KVTransfer, r.about.NoKVTransfer = nil, "install the shim" }, "install the shim", false, true},
+		{jobs.FailFingerprint, func(r *rig) { r.about.KVTransfer.Fingerprint = other }, "the two engines differ: value cache type: q8_0 here, f16 on", false, true},
 		{jobs.FailStopped, func(r *rig) { stopPair(r.pairs, "spark/1") }, "decode-worker handover clear spark/1", false, true},
 		{jobs.FailDiffer, func(r *rig) { r.differs = "they predict something else" }, "they predict something else", false, true},
 		{jobs.FailRefusedURL, refuse(jobs.FailRefusedURL), "because of", false, false},
@@ -588,7 +588,7 @@ func TestFirstStateOfAnotherBuild(t *testing.T) {
 	agreed := imported
 	agreed.Imported = &engine.Imported{Tokens: 2037, Sampled: true, Own: 0.002}
 	r.engine.completion = agreed
-	r.about.Mover.Fingerprint.Build, r.engines = "b2", "start 1"
+	r.about.KVTransfer.Fingerprint.Build, r.engines = "b2", "start 1"
 	for i, step := range []struct {
 		change  func(*jobs.Task)
 		differs bool

@@ -13,7 +13,7 @@ import (
 // A worker may fetch jobs ahead: before a slot is free for them, so that what can be done without one is done while others run. Such
 // a job is looked at, kept and prepared like one that runs, listens for its cancel and has its deadline; then it waits in line.
 //
-// A job that waits here must not wait for longer than it would in its stream. So it goes back, unblamed, when another worker has a
+// A job that waits here must not wait for longer than it would in its stream. So it goes back, uncounted, when another worker has a
 // slot free for it or this one cannot work; and an interactive job, which any free slot serves before batch jobs, waits here only
 // as long as there is no other worker of the role.
 
@@ -25,13 +25,13 @@ var errElsewhere = errors.New("the job may begin sooner at another worker")
 
 // idlePeer reports whether another live worker of the role has a free slot.
 func (w *Worker) idlePeer() bool {
-	view, _ := w.fleet.membership()
+	view, _ := w.members.snapshot()
 	return view.idleSlots > 0
 }
 
 // takes reports whether a job of the source may be fetched now, to begin at once or to wait here.
 func (w *Worker) takes(s source) bool {
-	same, before := w.line.counts(s)
+	same, before := w.waiting.counts(s)
 	free, _ := w.cfg.Slots.Idle()
 	return free > before || w.mayWait(s, same)
 }
@@ -62,7 +62,7 @@ func (w *Worker) fetchesFirst(s source) bool {
 // belongs reports whether jobs of the source may wait here at all: interactive ones while there is nobody else for them or a job here would give way to them, and those of
 // the intake, in a decode worker, while no prefill worker lives.
 func (w *Worker) belongs(s source) bool {
-	view, _ := w.fleet.membership()
+	view, _ := w.members.snapshot()
 	if w.cfg.Role == jobs.RoleDecode && s.stream == StreamIntake && !view.noPrefill {
 		return false
 	}
@@ -72,10 +72,10 @@ func (w *Worker) belongs(s source) bool {
 // room waits until a job may be fetched, or one that waits here may begin.
 func (w *Worker) room(ctx context.Context) error {
 	for {
-		moved := w.line.changes()
+		moved := w.waiting.changes()
 		sources, changed := w.sources(jobs.Classes[:])
 		free, released := w.cfg.Slots.Idle()
-		if w.line.next(free) != nil {
+		if w.waiting.next(free) != nil {
 			return nil
 		}
 		if slices.ContainsFunc(sources, w.takes) {
@@ -95,7 +95,7 @@ func (w *Worker) room(ctx context.Context) error {
 func (w *Worker) watchSlots(ctx context.Context) {
 	for {
 		_, released := w.cfg.Slots.Idle()
-		w.line.stir() // after that, whoever gives slots sees each that was released before the channel was made
+		w.waiting.notify() // after that, whoever gives slots sees each that was released before the channel was made
 		select {
 		case <-released:
 		case <-ctx.Done():
@@ -104,12 +104,12 @@ func (w *Worker) watchSlots(ctx context.Context) {
 	}
 }
 
-// usher gives free slots to those that wait for one and are ready. Before a batch job begins, interactive ones are looked for that no
+// giveSlots gives free slots to those that wait for one and are ready. Before a batch job begins, interactive ones are looked for that no
 // pull waits for.
-func (w *Worker) usher(ctx context.Context, p *puller, place func(...arrival)) {
+func (w *Worker) giveSlots(ctx context.Context, p *puller, place func(...arrival)) {
 	for {
 		free, _ := w.cfg.Slots.Idle()
-		t := w.line.next(free)
+		t := w.waiting.next(free)
 		if t == nil {
 			return
 		}
@@ -142,20 +142,20 @@ func (w *Worker) share(ctx context.Context) {
 	defer tick.Stop()
 	var gave time.Time // when the last one was given to an idle worker, which says so with its next beat at the latest
 	for {
-		_, changed := w.fleet.membership()
+		_, changed := w.members.snapshot()
 		free, _ := w.cfg.Slots.Idle()
-		w.line.dismiss(func(t *turn) bool {
+		w.waiting.handBack(func(t *turn) bool {
 			return !w.belongs(t.from) && (free == 0 || t.from.class() != jobs.Interactive) // whose slot may have come in this moment
 		})
-		if t := w.line.first(); t != nil {
+		if t := w.waiting.first(); t != nil {
 			switch {
 			case w.able(ctx) != nil:
-				w.line.dismiss(func(*turn) bool { return true })
+				w.waiting.handBack(func(*turn) bool { return true })
 			case free == 0 && w.idlePeer() && time.Since(gave) >= w.c.timing.Beat && !w.othersWait(ctx, t.from.rank()):
 				t.leave()
 				gave = time.Now()
 			case free > 0:
-				w.line.stir() // it could not begin a moment ago
+				w.waiting.notify() // it could not begin a moment ago
 			}
 		}
 		select {
@@ -178,10 +178,10 @@ func (w *Worker) othersWait(ctx context.Context, rank int) bool {
 	return false
 }
 
-// hear listens for a result of the job that somebody else publishes, until deafen is called. A result is on its way to its listeners when it is
+// watchResult listens for a result of the job that somebody else publishes, until unwatchResult is called. A result is on its way to its listeners when it is
 // stored, so who heard nothing does not ask whether there is one before the job begins: that would take no less time than one on its way. Before anything is
 // published, it is asked all the same, and who cancels a job also tells its worker.
-func (d *delivery) hear() (err error) {
+func (d *delivery) watchResult() (err error) {
 	d.ends, err = d.w.c.nc.SubscribeSync(jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
 	if err != nil {
 		return fmt.Errorf("listen for result: %w", err)
@@ -189,12 +189,12 @@ func (d *delivery) hear() (err error) {
 	return nil
 }
 
-func (d *delivery) deafen() { _ = d.ends.Unsubscribe() } // fails only on a closed connection
+func (d *delivery) unwatchResult() { _ = d.ends.Unsubscribe() } // fails only on a closed connection
 
-// heardNothing reports whether the job cannot have ended meanwhile: nobody has published a result, and nothing went unheard.
-func (d *delivery) heardNothing(now time.Time) bool {
+// noResultSeen reports whether the job cannot have ended meanwhile: nobody has published a result, and nothing went unheard.
+func (d *delivery) noResultSeen(now time.Time) bool {
 	heard, _, err := d.ends.Pending()
-	return err == nil && heard == 0 && d.kept(now)
+	return err == nil && heard == 0 && d.owned(now)
 }
 
 // ahead prepares the task and waits until the delivery has a slot. Then it looks again whether the job is over. An error is of NATS, or
@@ -202,17 +202,17 @@ func (d *delivery) heardNothing(now time.Time) bool {
 func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bool, err error) {
 	if d.delivered > 1 {
 		// Its worker may have died because of the job beside which it waited. That must not cost it more than one attempt.
-		if err := d.discount(publishing); err != nil {
+		if err := d.recordUncountedRedelivery(publishing); err != nil {
 			return false, err
 		}
-		d.discounted = true
+		d.uncounted = true
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(d.turn.waits, func() { cancel(errElsewhere) })()
-	d.patience.Store(newPatience(d.w.cfg.Patience, time.Now()))
+	d.watchdog.Store(newStallWatchdog(d.w.cfg.StallLimit, time.Now()))
 	d.discard = d.prepare(waiting, t)
-	d.patience.Store(nil)
+	d.watchdog.Store(nil)
 	s, err := d.turn.wait(waiting)
 	if err != nil {
 		return false, err
@@ -220,16 +220,16 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bo
 	d.seat = s
 	looking, stop := context.WithTimeout(publishing, d.w.lookLimit)
 	defer stop()
-	if d.discounted {
+	if d.uncounted {
 		if err := d.change(looking, func(h *history) { h.HandBacks-- }); err != nil {
 			return false, err
 		}
-		d.discounted = false
+		d.uncounted = false
 	}
 	now := time.Now()
 	t.Waited = d.w.clock.since(d.stored, now)
-	heardNothing := d.heardNothing(now)
-	d.deafen() // its own result is no news
+	heardNothing := d.noResultSeen(now)
+	d.unwatchResult() // its own result is no news
 	if heardNothing {
 		return false, nil
 	}

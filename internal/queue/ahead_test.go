@@ -79,9 +79,9 @@ func (h *held) next(what string, happened chan string, want *jobs.Job) {
 func (s *station) lined(n int) {
 	s.rig.t.Helper()
 	s.rig.eventually("jobs that wait for a slot", func() bool {
-		s.line.mu.Lock()
-		defer s.line.mu.Unlock()
-		return len(s.line.turns) == n && !slices.ContainsFunc(s.line.turns, func(t *turn) bool { return !t.ready })
+		s.waiting.mu.Lock()
+		defer s.waiting.mu.Unlock()
+		return len(s.waiting.turns) == n && !slices.ContainsFunc(s.waiting.turns, func(t *turn) bool { return !t.ready })
 	})
 }
 
@@ -89,7 +89,7 @@ func (s *station) lined(n int) {
 func (s *station) known(peers, idle int) {
 	s.rig.t.Helper()
 	s.rig.eventually("view of the other workers", func() bool {
-		view, _ := s.fleet.membership()
+		view, _ := s.members.snapshot()
 		return view.peers == peers && view.idleSlots == idle
 	})
 }
@@ -100,7 +100,7 @@ func TestAheadWhileBusy(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	list := several(3, jobs.Batch)
-	r.start(jobs.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) { c.Patience = 500 * time.Millisecond })
+	r.start(jobs.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) { c.StallLimit = 500 * time.Millisecond })
 	r.relay(list[0])
 	h.next("begun", h.begun, list[0])
 	r.relay(list[1:]...)
@@ -118,7 +118,7 @@ func TestAheadWhileBusy(t *testing.T) {
 		t.Errorf("discarded what was prepared for %q, want the two that waited", gone)
 	}
 	if _, attempts := h.done.list(); !slices.Equal(attempts, []int{1, 1, 1}) {
-		t.Errorf("attempts = %v, want no blame", attempts)
+		t.Errorf("attempts = %v, want none counted", attempts)
 	}
 	if n := r.state("KV_" + BucketHandbacks).Msgs; n != 0 {
 		t.Errorf("%d histories were written, want none", n)
@@ -185,7 +185,7 @@ func TestInteractiveGoesToTheFirstFreeWorker(t *testing.T) {
 	}
 	r.results(append(list, urgent)...)
 	if _, attempts := h.done.list(); !slices.Equal(attempts, []int{1, 1, 1, 1, 1}) {
-		t.Errorf("attempts = %v, want no blame", attempts)
+		t.Errorf("attempts = %v, want none counted", attempts)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestAheadIsHandedBackByDrain(t *testing.T) {
 			h.let(list...)
 			r.results(list...)
 			if _, attempts := h.done.list(); !slices.Equal(attempts, []int{1, 1}) {
-				t.Errorf("attempts = %v, want no blame", attempts)
+				t.Errorf("attempts = %v, want none counted", attempts)
 			}
 			if err := s.stop(); err != nil {
 				t.Error(err)
@@ -347,9 +347,9 @@ func TestAheadGoesToIdleWorker(t *testing.T) {
 	h.let(list...)
 	r.results(list...)
 	if _, attempts := h.done.list(); !slices.Equal(attempts, []int{1, 1}) {
-		t.Errorf("attempts = %v, want no blame", attempts)
+		t.Errorf("attempts = %v, want none counted", attempts)
 	}
-	if got := r.excused(list[1]); got.HandBacks != 1 {
+	if got := r.uncounted(list[1]); got.HandBacks != 1 {
 		t.Errorf("history = %+v, want one hand-back", got)
 	}
 }
@@ -458,7 +458,7 @@ func TestAheadOfAnEngineThatIsDown(t *testing.T) {
 	s.lined(1)
 	close(down)
 	h.next("discarded", h.discarded, list[1])
-	if got := r.excused(list[1]); got.HandBacks != 1 {
+	if got := r.uncounted(list[1]); got.HandBacks != 1 {
 		t.Errorf("history = %+v, want one hand-back", got)
 	}
 	h.let(list...)
@@ -563,7 +563,7 @@ func TestSlotIsFreeBeforeThePublish(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	l := newLine()
+	l := newSlotQueue()
 	at := func(class jobs.Class) source {
 		return source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, class)}
 	}
@@ -618,7 +618,7 @@ func TestLine(t *testing.T) {
 			t.Error("a turn that has gone gets another slot")
 		}
 	}
-	l.dismiss(func(t *turn) bool { return t == turns[2] })
+	l.handBack(func(t *turn) bool { return t == turns[2] })
 	if got := <-ends; got.turn != 2 || got.err == nil || l.first() != nil {
 		t.Errorf("turn %d ended with %v; want the dismissed one to leave", got.turn, got.err)
 	}
@@ -649,6 +649,6 @@ func TestInteractiveGoesBackToBeShared(t *testing.T) {
 	h.let(first, urgent)
 	r.results(first, urgent)
 	if _, attempts := h.done.list(); !slices.Equal(attempts, []int{1, 1}) {
-		t.Errorf("attempts = %v, want no blame", attempts)
+		t.Errorf("attempts = %v, want none counted", attempts)
 	}
 }

@@ -34,20 +34,20 @@ const (
 // [jobs.MsgDecodeMissing] if no decode worker serves the job's model, else of code timeout. The job
 // lives on either way, and Await may be called again. A job that is unknown is of code invalid_request.
 func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) {
-	h, err := c.hear(ctx, anyBatch, []string{jobID}) // first, since finding a job takes as long as one that computes little
+	h, err := c.subscribeResults(ctx, anyBatch, []string{jobID}) // first, since finding a job takes as long as one that computes little
 	if err != nil {
 		return nil, err
 	}
 	defer h.close()
 	var r *jobs.Result
 	var place Place
-	err = whileAbsent(ctx, absentLimit, func() (err error) {
+	err = retryUnavailable(ctx, absentLimit, func() (err error) {
 		r, place, err = c.lookUp(ctx, jobID, true)
 		return err
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, c.gaveUp(ctx, []string{jobID})
+		return nil, c.timeoutError(ctx, []string{jobID})
 	case errors.Is(err, errNoWorker): // the job may be queued
 	case err != nil:
 		return nil, err
@@ -66,7 +66,7 @@ func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) 
 // the last thing yielded; it is as of [Client.Await].
 func (c *Client) AwaitBatch(ctx context.Context, batch string, ids []string) iter.Seq2[*jobs.Result, error] {
 	return func(yield func(*jobs.Result, error) bool) {
-		h, err := c.hear(ctx, jobs.EncodeToken(batch), ids)
+		h, err := c.subscribeResults(ctx, jobs.EncodeToken(batch), ids)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -78,7 +78,7 @@ func (c *Client) AwaitBatch(ctx context.Context, batch string, ids []string) ite
 
 // results yields the results of the jobs, or of their replays, until none is missing. What is heard of a result is a hint only: it is looked up
 // where it is kept, since the server may refuse what was published, or not have stored it yet. What was not heard is looked up by and by.
-func (h *hearing) results(ctx context.Context) iter.Seq2[*jobs.Result, error] {
+func (h *resultSubscription) results(ctx context.Context) iter.Seq2[*jobs.Result, error] {
 	return func(yield func(*jobs.Result, error) bool) {
 		for len(h.missing) > 0 {
 			results, err := h.look(ctx)
@@ -98,7 +98,7 @@ func (h *hearing) results(ctx context.Context) iter.Seq2[*jobs.Result, error] {
 				err = h.wait(ctx)
 			}
 			if ctx.Err() != nil {
-				err = h.c.gaveUp(ctx, slices.Sorted(maps.Keys(h.missing)))
+				err = h.c.timeoutError(ctx, slices.Sorted(maps.Keys(h.missing)))
 			}
 			if err != nil {
 				yield(nil, err)
@@ -110,7 +110,7 @@ func (h *hearing) results(ctx context.Context) iter.Seq2[*jobs.Result, error] {
 
 // awaitedReplay is replayed for who waits anyway: minutes for NATS to come back, as for the results.
 func (c *Client) awaitedReplay(ctx context.Context, r *jobs.Result) (id string, err error) {
-	err = whileAbsent(ctx, batchAbsent, func() (err error) {
+	err = retryUnavailable(ctx, batchAbsent, func() (err error) {
 		id, err = c.replayed(ctx, r)
 		return err
 	})
@@ -130,8 +130,8 @@ func (c *Client) replayed(ctx context.Context, r *jobs.Result) (string, error) {
 	return id, err
 }
 
-// hearing is what an await has still to see, and hears. It belongs to one goroutine.
-type hearing struct {
+// resultSubscription is what an await has still to see, and hears. It belongs to one goroutine.
+type resultSubscription struct {
 	c        *Client
 	batch    string               // a token, or anyBatch
 	missing  map[string]time.Time // job → its own deadline, zero if it has none or is not known
@@ -152,9 +152,9 @@ type hearing struct {
 	deserted   time.Time       // since when a job is past its deadline, and no worker alive to end it
 }
 
-// hear begins to listen for the results of jobs. Batch is a token, or [anyBatch].
-func (c *Client) hear(ctx context.Context, batch string, ids []string) (*hearing, error) {
-	h := &hearing{c: c, batch: batch, missing: map[string]time.Time{}, unreadable: map[string]bool{}, msgs: make(chan *nats.Msg, 4*awaitBatch), tick: time.NewTimer(awaySoon)} // a result that was published before and not yet stored is not heard, nor there at the first look
+// subscribeResults begins to listen for the results of jobs. Batch is a token, or [anyBatch].
+func (c *Client) subscribeResults(ctx context.Context, batch string, ids []string) (*resultSubscription, error) {
+	h := &resultSubscription{c: c, batch: batch, missing: map[string]time.Time{}, unreadable: map[string]bool{}, msgs: make(chan *nats.Msg, 4*awaitBatch), tick: time.NewTimer(awaySoon)} // a result that was published before and not yet stored is not heard, nor there at the first look
 	for _, id := range ids {
 		h.add(id)
 	}
@@ -171,13 +171,13 @@ func (c *Client) hear(ctx context.Context, batch string, ids []string) (*hearing
 	return h, nil
 }
 
-func (h *hearing) close() {
+func (h *resultSubscription) close() {
 	_ = h.sub.Unsubscribe() // fails only on a closed connection
 	h.c.nc.RemoveStatusListener(h.back)
 	h.tick.Stop()
 }
 
-func (h *hearing) add(id string) {
+func (h *resultSubscription) add(id string) {
 	if _, there := h.missing[id]; !there {
 		h.missing[id] = time.Time{}
 		h.unlearnt, h.turn, h.due = append(h.unlearnt, id), append(h.turn, id), append(h.due, id)
@@ -185,7 +185,7 @@ func (h *hearing) add(id string) {
 }
 
 // look returns the results that are there of some of the jobs that are due.
-func (h *hearing) look(ctx context.Context) ([]*jobs.Result, error) {
+func (h *resultSubscription) look(ctx context.Context) ([]*jobs.Result, error) {
 	n := min(len(h.due), awaitAtOnce)
 	some := slices.DeleteFunc(slices.Clone(h.due[:n]), func(id string) bool { return !h.isMissing(id) })
 	slices.Sort(some)
@@ -215,13 +215,13 @@ func (h *hearing) look(ctx context.Context) ([]*jobs.Result, error) {
 	return slices.DeleteFunc(found, func(r *jobs.Result) bool { return r == nil }), nil
 }
 
-func (h *hearing) isMissing(id string) bool {
+func (h *resultSubscription) isMissing(id string) bool {
 	_, is := h.missing[id]
 	return is
 }
 
 // wait waits until jobs are due, or ctx ends.
-func (h *hearing) wait(ctx context.Context) error {
+func (h *resultSubscription) wait(ctx context.Context) error {
 	h.heard = slices.DeleteFunc(h.heard, func(id string) bool { return !h.isMissing(id) })
 	for len(h.due) == 0 && len(h.missing) > 0 && ctx.Err() == nil {
 		var again <-chan time.Time
@@ -251,7 +251,7 @@ func (h *hearing) wait(ctx context.Context) error {
 }
 
 // hint notes that the result of a job was heard.
-func (h *hearing) hint(m *nats.Msg) {
+func (h *resultSubscription) hint(m *nats.Msg) {
 	if id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]; h.isMissing(id) {
 		if h.heard, h.looks = append(h.heard, id), 0; !h.slow {
 			h.due = append(h.due, id)
@@ -260,7 +260,7 @@ func (h *hearing) hint(m *nats.Msg) {
 }
 
 // examine finds out about missing jobs, has those ended whose deadlines have passed, and has some looked up that may have been missed.
-func (h *hearing) examine(ctx context.Context) error {
+func (h *resultSubscription) examine(ctx context.Context) error {
 	for len(h.turn) > 0 && len(h.due) < awaitBatch {
 		id := h.turn[0]
 		if h.turn = h.turn[1:]; h.isMissing(id) {
@@ -285,8 +285,8 @@ func (h *hearing) examine(ctx context.Context) error {
 	return h.noWorker(err)
 }
 
-// noWorker forgives an error that comes of workers, or NATS, being away; for how long if jobs are past their deadlines is bounded.
-func (h *hearing) noWorker(err error) error {
+// noWorker ignores an error that comes of workers, or NATS, being away; for how long if jobs are past their deadlines is bounded.
+func (h *resultSubscription) noWorker(err error) error {
 	if !errors.Is(err, errNoWorker) {
 		h.deserted = time.Time{}
 		return transient(err, h.c)
@@ -303,7 +303,7 @@ func (h *hearing) noWorker(err error) error {
 }
 
 // learn finds out where some jobs are of which nothing is known, and their deadlines. Those that are nowhere are asked for again later: they may not be submitted yet.
-func (h *hearing) learn(ctx context.Context) error {
+func (h *resultSubscription) learn(ctx context.Context) error {
 	h.unlearnt = slices.DeleteFunc(h.unlearnt, func(id string) bool { return !h.isMissing(id) })
 	n := min(len(h.unlearnt), awaitBatch)
 	if n == 0 {
@@ -328,7 +328,7 @@ func (h *hearing) learn(ctx context.Context) error {
 }
 
 // expired returns the missing jobs whose own deadline was before t.
-func (h *hearing) expired(t time.Time) []string {
+func (h *resultSubscription) expired(t time.Time) []string {
 	var ids []string
 	for id, deadline := range h.missing {
 		if !deadline.IsZero() && deadline.Before(t) {
@@ -359,7 +359,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// transient forgives an error that comes of NATS being away: the next look may succeed.
+// transient ignores an error that comes of NATS being away: the next look may succeed.
 func transient(err error, c *Client) error {
 	if !c.nc.IsConnected() || absent(err) {
 		return nil
@@ -367,8 +367,8 @@ func transient(err error, c *Client) error {
 	return err
 }
 
-// gaveUp says why the results of the jobs ids did not come before ctx ended.
-func (c *Client) gaveUp(ctx context.Context, ids []string) error {
+// timeoutError says why the results of the jobs ids did not come before ctx ended.
+func (c *Client) timeoutError(ctx context.Context, ids []string) error {
 	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}

@@ -249,7 +249,7 @@ func (e ending) Err() error {
 	}
 }
 
-// Patience ends on time even when NATS does not answer.
+// The caller's wait ends on time even when NATS does not answer.
 func TestAwaitWithoutNATS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -273,7 +273,7 @@ func TestAwaitWithoutNATS(t *testing.T) {
 	}
 }
 
-// S6: the caller's patience ends, and no decode worker serves the model. The job is not lost.
+// S6: the caller's wait ends, and no decode worker serves the model. The job is not lost.
 func TestDecodeUnavailable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

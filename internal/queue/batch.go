@@ -83,7 +83,7 @@ func settleManifest(path string, list []*jobs.Job) (resumed bool, err error) {
 // NATS is away. resumed says that an earlier process may have submitted the job: one that waits, runs or has ended is left alone then.
 func (c *Client) SubmitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
 	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
-		err := whileAbsent(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) }) // minutes each time, however long the queue was full
+		err := retryUnavailable(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) }) // minutes each time, however long the queue was full
 		full, ok := errors.AsType[*jobs.Error](err)
 		if !ok || full.Code != jobs.CodeQueueFull {
 			return err

@@ -376,7 +376,7 @@ func TestSubmitWithoutStreams(t *testing.T) {
 	if err := r.js.DeleteStream(t.Context(), StreamIntake); err != nil {
 		t.Fatal(err)
 	}
-	err := whileAbsent(t.Context(), time.Second, func() error {
+	err := retryUnavailable(t.Context(), time.Second, func() error {
 		_, err := c.submit(t.Context(), testJob(jobs.Batch), "")
 		return err
 	})

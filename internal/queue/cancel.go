@@ -7,21 +7,21 @@ import (
 	"tandem/internal/jobs"
 )
 
-// Was says what a cancel found.
-type Was string
+// PriorState says what a cancel found.
+type PriorState string
 
 // What a cancel may find.
 const (
-	WasQueued   Was = "queued"   // the job had not begun, or waited for another attempt
-	WasRunning  Was = "running"  // a worker was at it, and has stopped
-	WasFinished Was = "finished" // it had ended before; nothing was changed
-	WasKept     Was = "kept"     // no worker is alive; the first one that comes cancels it
+	PriorQueued   PriorState = "queued"   // the job had not begun, or waited for another attempt
+	PriorRunning  PriorState = "running"  // a worker was at it, and has stopped
+	PriorFinished PriorState = "finished" // it had ended before; nothing was changed
+	PriorKept     PriorState = "kept"     // no worker is alive; the first one that comes cancels it
 )
 
 // Cancelled says what became of a job that was to be cancelled.
 type Cancelled struct {
 	JobID  string      `json:"job_id"`
-	Was    Was         `json:"was"`
+	Was    PriorState  `json:"was"`
 	Status jobs.Status `json:"status,omitempty"` // of its result: cancelled, unless it was finished
 }
 
@@ -58,9 +58,9 @@ func (c *Client) cancelLater(ctx context.Context, jobID string) (Cancelled, erro
 		return Cancelled{}, err
 	}
 	if r != nil && r.Status != jobs.Failed { // else it may have a replay
-		return Cancelled{jobID, WasFinished, r.Status}, nil
+		return Cancelled{jobID, PriorFinished, r.Status}, nil
 	}
-	return Cancelled{JobID: jobID, Was: WasKept}, c.keepCancel(ctx, c.user, keptJob, jobID)
+	return Cancelled{JobID: jobID, Was: PriorKept}, c.keepCancel(ctx, c.user, keptJob, jobID)
 }
 
 // CancelBatch has the workers cancel all jobs of a batch that have not ended, and reports on these. If none is alive kept is true, and the

@@ -82,7 +82,7 @@ func TestBarsLeftBehind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	if err := c.bar(t.Context(), testJob(jobs.Batch)); err != nil {
+	if err := c.blockHops(t.Context(), testJob(jobs.Batch)); err != nil {
 		t.Fatal(err)
 	}
 	s := r.start(jobs.RoleDecode, 1, answer)

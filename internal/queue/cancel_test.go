@@ -20,12 +20,12 @@ func TestCancelQueued(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.relay(waits)
-	for i, want := range []Cancelled{{j.ID, WasQueued, jobs.Cancelled}, {j.ID, WasFinished, jobs.Cancelled}} {
+	for i, want := range []Cancelled{{j.ID, PriorQueued, jobs.Cancelled}, {j.ID, PriorFinished, jobs.Cancelled}} {
 		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != want {
 			t.Errorf("Cancel, time %d = %+v, %v; want %+v", i+1, got, err, want)
 		}
 	}
-	if got, err := c.Cancel(t.Context(), waits.ID); err != nil || got.Was != WasQueued {
+	if got, err := c.Cancel(t.Context(), waits.ID); err != nil || got.Was != PriorQueued {
 		t.Errorf("Cancel in the relay = %+v, %v", got, err)
 	}
 	for _, res := range r.results(j, waits) {
@@ -76,7 +76,7 @@ func TestCancelRunning(t *testing.T) {
 			}
 			<-begun
 			got, err := c.Cancel(t.Context(), j.ID)
-			if want := (Cancelled{j.ID, WasRunning, jobs.Cancelled}); err != nil || got != want {
+			if want := (Cancelled{j.ID, PriorRunning, jobs.Cancelled}); err != nil || got != want {
 				t.Errorf("Cancel = %+v, %v; want %+v", got, err, want)
 			}
 			select {
@@ -111,7 +111,7 @@ func TestCancelStubborn(t *testing.T) {
 	r.relay(j)
 	<-begun
 	got, err := NewClient(r.connect(), "user").Cancel(t.Context(), j.ID)
-	if err != nil || got.Was != WasRunning {
+	if err != nil || got.Was != PriorRunning {
 		t.Errorf("Cancel = %+v, %v; want running", got, err)
 	}
 	close(goOn)
@@ -127,7 +127,7 @@ func TestCancelFinished(t *testing.T) {
 	j := testJob(jobs.Batch)
 	r.finish(j)
 	for range 2 {
-		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != (Cancelled{j.ID, WasFinished, jobs.Succeeded}) {
+		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != (Cancelled{j.ID, PriorFinished, jobs.Succeeded}) {
 			t.Errorf("Cancel = %+v, %v; want finished", got, err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestCancelFinished(t *testing.T) {
 	left := testJob(jobs.Batch)
 	r.relay(left)
 	r.finish(left)
-	if got, err := c.Cancel(t.Context(), left.ID); err != nil || got != (Cancelled{left.ID, WasFinished, jobs.Succeeded}) {
+	if got, err := c.Cancel(t.Context(), left.ID); err != nil || got != (Cancelled{left.ID, PriorFinished, jobs.Succeeded}) {
 		t.Errorf("Cancel = %+v, %v; want finished", got, err)
 	}
 	if n := r.waiting(StreamRelay); n != 0 {
@@ -185,11 +185,11 @@ func TestCancelBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := map[Was]int{}
+	count := map[PriorState]int{}
 	for _, e := range ended {
 		count[e.Was]++
 	}
-	if len(ended) != 29 || count[WasRunning] < 1 || count[WasFinished] != 0 {
+	if len(ended) != 29 || count[PriorRunning] < 1 || count[PriorFinished] != 0 {
 		t.Errorf("%d jobs were ended: %v; want 29, the one at the worker among them", len(ended), count)
 	}
 	for i, j := range list {

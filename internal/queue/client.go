@@ -66,7 +66,7 @@ func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) er
 	if j.User != c.user {
 		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client; results are found by user, so they must be the same", j.User, c.user)
 	}
-	return whileAbsent(ctx, absentLimit, func() error {
+	return retryUnavailable(ctx, absentLimit, func() error {
 		if err := c.checkModel(ctx, j); err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) er
 	})
 }
 
-// whileAbsent repeats what fails because NATS cannot do it now, for so long: a server that shuts down keeps its connections longer
+// retryUnavailable repeats what fails because NATS cannot do it now, for so long: a server that shuts down keeps its connections longer
 // than its streams, and a cluster that lost a leader elects another.
-func whileAbsent(ctx context.Context, limit time.Duration, try func() error) error {
+func retryUnavailable(ctx context.Context, limit time.Duration, try func() error) error {
 	end := time.Now().Add(limit)
 	for pause := fullWait; ; pause = min(2*pause, absentPause) {
 		err := try()
@@ -177,7 +177,7 @@ func (c *Client) submit(ctx context.Context, j *jobs.Job, replyTo string) (again
 		return false, err
 	}
 	var verdict error // what the server, having answered, makes of it
-	err = c.persist(ctx, "submit job", func(ctx context.Context) error {
+	err = c.retry(ctx, "submit job", func(ctx context.Context) error {
 		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(messageID(j, jobs.StagePrefill)), jetstream.WithExpectStream(StreamIntake))
 		switch {
 		case err == nil && !ack.Duplicate:

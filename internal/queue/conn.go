@@ -225,7 +225,7 @@ func (c *Conn) check(ctx context.Context, cfg Config) (err error) {
 	if c.js, err = jetstream.New(c.nc); err != nil {
 		return jobs.Errorf(jobs.CodeNATS, "use JetStream: %w", err)
 	}
-	err = whileAbsent(ctx, absentLimit, func() error {
+	err = retryUnavailable(ctx, absentLimit, func() error {
 		unknown := errRefused
 		if cfg.Model == "" {
 			if unknown = c.looksUpModels(ctx); unknown == nil {

@@ -22,7 +22,7 @@ func TestKeptCancel(t *testing.T) {
 	waits.Batch, later.Batch = "kept", "kept"
 	r.submit(single, waits)
 	for range 2 { // twice is once
-		if got, err := c.Cancel(t.Context(), single.ID); err != nil || got != (Cancelled{JobID: single.ID, Was: WasKept}) {
+		if got, err := c.Cancel(t.Context(), single.ID); err != nil || got != (Cancelled{JobID: single.ID, Was: PriorKept}) {
 			t.Errorf("Cancel without workers = %+v, %v", got, err)
 		}
 		if list, kept, err := c.CancelBatch(t.Context(), "kept"); err != nil || !kept || len(list) != 0 {
@@ -52,7 +52,7 @@ func TestControlByUser(t *testing.T) {
 	j := testJob(jobs.Batch)
 	r.submit(j)
 	letter := DeadLetter{Code: jobs.CodeInvalid, Message: "for a test", User: j.User, Batch: j.Batch, Job: *testJob(jobs.Batch)}
-	if err := r.Bury(t.Context(), jobs.StagePrefill, testModel, letter.Job.ID, letter); err != nil {
+	if err := r.PublishDeadLetter(t.Context(), jobs.StagePrefill, testModel, letter.Job.ID, letter); err != nil {
 		t.Fatal(err)
 	}
 	call := func(subject, data string) (answer, failed string) {
@@ -139,7 +139,7 @@ func TestControlAfterADrain(t *testing.T) {
 	j := testJob(jobs.Batch)
 	j.Deadline = time.Now().Add(time.Hour)
 	r.submit(j)
-	if got, err := r.client().Cancel(t.Context(), j.ID); err != nil || got.Was != WasKept {
+	if got, err := r.client().Cancel(t.Context(), j.ID); err != nil || got.Was != PriorKept {
 		t.Errorf("Cancel after the only worker was stopped = %+v, %v", got, err)
 	}
 }
@@ -192,7 +192,7 @@ func TestWorkersComeBack(t *testing.T) {
 	}()
 	r.eventually("a request", func() bool { return c.nc.Stats().OutMsgs > before })
 	r.serveControl(r.connect())
-	if err := <-done; err != nil || got.Was != WasQueued {
+	if err := <-done; err != nil || got.Was != PriorQueued {
 		t.Errorf("Cancel = %+v, %v; want queued", got, err)
 	}
 }

@@ -70,7 +70,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.JobID != list[1].ID || l.Model != testModel || l.Stage != jobs.StageDecode || l.Code != jobs.CodeEngineRefused ||
-		l.Job.Prompt != list[1].Prompt || l.BuriedAt.IsZero() || l.Worker == "" {
+		l.Job.Prompt != list[1].Prompt || l.FailedAt.IsZero() || l.Worker == "" {
 		t.Errorf("letter = %+v", l)
 	}
 	if err := r.DropDeadLetter(t.Context(), list[1].ID); err != nil {
@@ -269,7 +269,7 @@ func TestAwaitBatchFollowsReplay(t *testing.T) {
 	if len(got) != 2 || got[0] != list[0].ID || got[1] != replay {
 		t.Errorf("AwaitBatch = %q, want %q", got, []string{list[0].ID, replay})
 	}
-	if cancelled, err := c.Cancel(t.Context(), list[1].ID); err != nil || cancelled.JobID != replay || cancelled.Was != WasFinished {
+	if cancelled, err := c.Cancel(t.Context(), list[1].ID); err != nil || cancelled.JobID != replay || cancelled.Was != PriorFinished {
 		t.Errorf("Cancel of a replayed job = %+v, %v; want its replay, finished", cancelled, err)
 	}
 }
@@ -281,7 +281,7 @@ func TestReplayRefused(t *testing.T) {
 	_, _, err := r.Replay(t.Context(), id)
 	wantError(t, err, jobs.CodeInvalid, "no dead letter")
 	letter := DeadLetter{Code: jobs.CodeInvalid, Message: "no JSON", User: "user", Raw: []byte("{")}
-	if err := r.Bury(t.Context(), jobs.StagePrefill, testModel, id, letter); err != nil {
+	if err := r.PublishDeadLetter(t.Context(), jobs.StagePrefill, testModel, id, letter); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = r.Replay(t.Context(), id)

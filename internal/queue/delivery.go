@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	lookLimit = 5 * time.Minute // for NATS to say what is known about a job, before the job is left to its next delivery
-	lastWords = 2 * time.Second // for an excuse when the worker has ended
+	lookLimit     = 5 * time.Minute // for NATS to say what is known about a job, before the job is left to its next delivery
+	shutdownLimit = 2 * time.Second // to requeue a job when the worker has ended
 )
 
 // delivery is one message on its way through a worker.
@@ -44,11 +44,11 @@ type delivery struct {
 	reconnects uint64       // of the connection, at its arrival
 	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
 
-	patience   atomic.Pointer[patience] // while its task is prepared or runs
-	turn       *turn                    // of a job that was fetched ahead; nil of one that had a slot at once
-	ends       *nats.Subscription       // to the job's result, while it waits ahead
-	discounted bool                     // not counted as an attempt while it waits ahead
-	discard    func()                   // removes what was prepared; nil if nothing was
+	watchdog  atomic.Pointer[stallWatchdog] // while its task is prepared or runs
+	turn      *turn                         // of a job that was fetched ahead; nil of one that had a slot at once
+	ends      *nats.Subscription            // to the job's result, while it waits ahead
+	uncounted bool                          // not counted as an attempt while it waits ahead
+	discard   func()                        // removes what was prepared; nil if nothing was
 
 	cancel    context.CancelCauseFunc // ends its task
 	yielding  atomic.Bool             // to interactive jobs
@@ -57,7 +57,7 @@ type delivery struct {
 	seat                              // its slot
 }
 
-// handle brings one delivery to an end. What goes wrong with NATS is logged and left to the next delivery, unblamed.
+// handle brings one delivery to an end. What goes wrong with NATS is logged and left to the next delivery, uncounted.
 func (w *Worker) handle(publishing, tasks context.Context, d *delivery) {
 	defer d.counted(time.Time{})
 	if d.turn != nil {
@@ -65,24 +65,24 @@ func (w *Worker) handle(publishing, tasks context.Context, d *delivery) {
 		defer d.turn.depart()
 	}
 	if err := d.read(); err != nil {
-		if err := d.buryUnread(publishing, err); err != nil {
-			d.log.Error("bury message that cannot be read", "error", err)
+		if err := d.deadLetterMalformed(publishing, err); err != nil {
+			d.log.Error("dead-letter message that cannot be read", "error", err)
 		}
 		return
 	}
 	d.log = w.log.With("job", d.job.ID, "stage", d.stage)
-	if d.foreign() {
+	if d.misdirected() {
 		d.handBack(publishing)
 		return
 	}
-	if err := w.attend(publishing, tasks, d); errors.Is(err, errElsewhere) {
+	if err := w.hold(publishing, tasks, d); errors.Is(err, errElsewhere) {
 		d.log.Debug("job that waited for a slot is handed back")
 		d.handBack(publishing) // last of all: it may come back here at once
 	}
 }
 
-// attend sees to a delivery while it is kept.
-func (w *Worker) attend(publishing, tasks context.Context, d *delivery) error {
+// hold sees to a delivery while it is kept.
+func (w *Worker) hold(publishing, tasks context.Context, d *delivery) error {
 	ctx, cancel := context.WithCancelCause(tasks)
 	defer cancel(nil)
 	d.cancel = cancel
@@ -94,23 +94,23 @@ func (w *Worker) attend(publishing, tasks context.Context, d *delivery) error {
 	}
 	defer w.running.Delete(d.msg.Subject)
 
-	letGo, err := d.keep(publishing, cancel)
+	stop, err := d.heartbeat(publishing, cancel)
 	if err != nil {
 		d.log.Warn("keep delivery", "error", err)
 		return nil
 	}
-	defer letGo()
+	defer stop()
 	if d.turn != nil {
-		if err := d.hear(); err != nil {
+		if err := d.watchResult(); err != nil {
 			d.log.Warn("keep delivery", "error", err)
 			return nil
 		}
-		defer d.deafen()
+		defer d.unwatchResult()
 	}
 	err = d.process(publishing, ctx)
 	if err != nil && !errors.Is(err, errElsewhere) {
 		d.log.Warn("job is left to its next delivery", "error", err)
-		d.forgive(publishing, err)
+		d.requeueUncounted(publishing, err)
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func (d *delivery) read() error {
 // a fallback.
 func (d *delivery) takeOver() {
 	d.handover = &jobs.Handover{V: jobs.Version, Stage: jobs.StageDecode, Kind: jobs.KindNone, Job: *d.job, AcceptedAt: d.accepted}
-	view, _ := d.w.fleet.membership()
+	view, _ := d.w.members.snapshot()
 	switch plan := d.job.EffectivePlan(); {
 	case plan == jobs.PlanLocal:
 		d.handover.Decision = "local, as asked: both phases on the decode machine"
@@ -171,8 +171,8 @@ func (d *delivery) takeOver() {
 	d.stage = d.handover.Stage
 }
 
-// foreign reports whether a decode worker got a job of the intake that is not for it: it was not the one that it had looked at.
-func (d *delivery) foreign() bool {
+// misdirected reports whether a decode worker got a job of the intake that is not for it: it was not the one that it had looked at.
+func (d *delivery) misdirected() bool {
 	if d.why == "" || d.from.stream != StreamIntake {
 		return false
 	}
@@ -186,7 +186,7 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 	looking, cancel := context.WithTimeout(publishing, d.w.lookLimit)
 	defer cancel()
 	var over bool
-	if err := d.w.c.persist(looking, "look up job", func(ctx context.Context) (err error) {
+	if err := d.w.c.retry(looking, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.look(ctx)
 		return err
 	}); err != nil {
@@ -246,7 +246,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	if d.unseen() {
-		if err := d.discount(ctx); err != nil {
+		if err := d.recordUncountedRedelivery(ctx); err != nil {
 			return false, err
 		}
 		d.past.HandBacks++
@@ -306,16 +306,16 @@ func (d *delivery) task() *jobs.Task {
 	if d.delivered == 1 { // else it waited for another reason
 		transfer = min(waited, d.at.Sub(d.asked))
 	}
-	patient := func(f func(*patience)) {
-		if p := d.patience.Load(); p != nil {
+	patient := func(f func(*stallWatchdog)) {
+		if p := d.watchdog.Load(); p != nil {
 			f(p)
 		}
 	}
 	return &jobs.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
 		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill,
-		Progress:      func() { patient(func(p *patience) { p.progress(time.Now()) }) },
-		Expect:        func(silence time.Duration) { patient(func(p *patience) { p.expect(silence, time.Now()) }) },
+		Progress:      func() { patient(func(p *stallWatchdog) { p.progress(time.Now()) }) },
+		Expect:        func(silence time.Duration) { patient(func(p *stallWatchdog) { p.expect(silence, time.Now()) }) },
 		Yields:        d.yields,
 		Backlog:       func(ctx context.Context) jobs.Backlog { return d.w.intake.behind(ctx, d) },
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
@@ -324,8 +324,8 @@ func (d *delivery) task() *jobs.Task {
 
 // run has the task done.
 func (d *delivery) run(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err error) {
-	d.patience.Store(newPatience(d.w.cfg.Patience, time.Now()))
-	defer d.patience.Store(nil)
+	d.watchdog.Store(newStallWatchdog(d.w.cfg.StallLimit, time.Now()))
+	defer d.watchdog.Store(nil)
 	text := d.emitter()
 	defer text.done()
 	t.Emit = text.emit
@@ -373,9 +373,9 @@ func (d *delivery) panicked(v any) error {
 	return jobs.Errorf(jobs.CodePanic, "panic in stage %s: %s; the worker's log has the stack", d.stage, what)
 }
 
-// buryUnread gives up a message that cannot be read. Nobody can be told for sure, but if it says
+// deadLetterMalformed gives up a message that cannot be read. Nobody can be told for sure, but if it says
 // whose it was, he is, and first, as in fail.
-func (d *delivery) buryUnread(ctx context.Context, cause error) error {
+func (d *delivery) deadLetterMalformed(ctx context.Context, cause error) error {
 	role, model, _, _ := jobs.ModelOfConsumer(d.from.consumer)
 	token := d.msg.Subject[strings.LastIndexByte(d.msg.Subject, '.')+1:]
 	model, stage := cmp.Or(model, d.w.cfg.Model), cmp.Or(d.address.Stage, role, d.w.cfg.Role)
@@ -393,35 +393,35 @@ func (d *delivery) buryUnread(ctx context.Context, cause error) error {
 	if j.ID != "" && j.User != "" && j.Batch != "" {
 		r := jobs.NewResult(j, jobs.Failed)
 		r.Error = &jobs.ErrorInfo{Code: jobs.CodeInvalid, Stage: stage, Message: cause.Error()}
-		other, err := d.tellOwner(ctx, j, r)
+		other, err := d.reportToOwner(ctx, j, r)
 		if err != nil {
 			d.w.log.Warn("tell the owner of a message that cannot be read", "subject", d.msg.Subject, "error", err)
 		}
 		if other != "" {
 			d.w.log.Warn("no dead letter: the job has ended otherwise", "subject", d.msg.Subject, "status", other)
-			return d.takeOff(ctx)
+			return d.term(ctx)
 		}
 	}
-	err := d.w.c.Bury(ctx, stage, model, token, DeadLetter{
+	err := d.w.c.PublishDeadLetter(ctx, stage, model, token, DeadLetter{
 		Code: jobs.CodeInvalid, Message: cause.Error(), User: j.User, Batch: j.Batch, Attempts: d.delivered,
-		Worker: d.w.server(), BuriedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,
+		Worker: d.w.server(), FailedAt: d.w.clock.at(time.Now()), Raw: d.msg.Data,
 	})
 	if err != nil {
 		return err
 	}
-	return d.takeOff(ctx)
+	return d.term(ctx)
 }
 
-// tellOwner publishes the failed result of a job whose message cannot be read. Otherwise is how the job has ended already, if it
+// reportToOwner publishes the failed result of a job whose message cannot be read. Otherwise is how the job has ended already, if it
 // did not fail.
-func (d *delivery) tellOwner(ctx context.Context, j *jobs.Job, r *jobs.Result) (otherwise jobs.Status, err error) {
+func (d *delivery) reportToOwner(ctx context.Context, j *jobs.Job, r *jobs.Result) (otherwise jobs.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.w.lookLimit)
 	defer cancel()
 	first, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(jobs.HeaderReplyTo))
 	if first || err != nil {
 		return "", err
 	}
-	err = d.w.c.persist(ctx, "look up result", func(ctx context.Context) error {
+	err = d.w.c.retry(ctx, "look up result", func(ctx context.Context) error {
 		end, err := d.w.c.terminal(ctx, j)
 		if end != nil && end.Status != jobs.Failed {
 			otherwise = end.Status
@@ -431,11 +431,11 @@ func (d *delivery) tellOwner(ctx context.Context, j *jobs.Job, r *jobs.Result) (
 	return otherwise, err
 }
 
-// takeOff takes a message off the stream that cannot be read.
-func (d *delivery) takeOff(ctx context.Context) error {
+// term takes a message off the stream that cannot be read.
+func (d *delivery) term(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	return d.tell(ctx, "+TERM it cannot be read")
+	return d.sendAck(ctx, "+TERM it cannot be read")
 }
 
 // acknowledge takes the message off the stream. An answer may never come, when the server has lost
@@ -444,12 +444,12 @@ func (d *delivery) acknowledge(ctx context.Context) error {
 	d.release() // at the latest
 	ctx, cancel := context.WithTimeout(ctx, 2*tryLimit)
 	defer cancel()
-	return d.w.c.persist(ctx, "acknowledge job", func(ctx context.Context) error { return d.tell(ctx, "+ACK") })
+	return d.w.c.retry(ctx, "acknowledge job", func(ctx context.Context) error { return d.sendAck(ctx, "+ACK") })
 }
 
-// tell sends an acknowledgement of any kind and waits until the server has it. A server without the
+// sendAck sends an acknowledgement of any kind and waits until the server has it. A server without the
 // consumer has nothing to acknowledge; on a cluster that has no leader for it at the moment there is another delivery, which finds the work done.
-func (d *delivery) tell(ctx context.Context, what string) error {
+func (d *delivery) sendAck(ctx context.Context, what string) error {
 	_, err := d.w.c.nc.RequestWithContext(ctx, d.msg.Reply, []byte(what))
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil

@@ -49,7 +49,7 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 	}
 }
 
-// What does not end in time is handed back without blame, whether the drain's limit or a second signal
+// What does not end in time is handed back uncounted, whether the drain's limit or a second signal
 // ended it.
 func TestDrainHandsBack(t *testing.T) {
 	t.Parallel()
@@ -82,14 +82,14 @@ func TestDrainHandsBack(t *testing.T) {
 			r.start(jobs.RoleDecode, 1, done.note(answer))
 			r.results(j)
 			if _, attempts := done.list(); !slices.Equal(attempts, []int{1, 1}) {
-				t.Errorf("attempts = %v, want no blame", attempts)
+				t.Errorf("attempts = %v, want none counted", attempts)
 			}
 		})
 	}
 }
 
 // A worker that loses NATS for good when it has published what came of a job, and drains, ends in time, and nobody does the
-// job again or is blamed.
+// job again or counts an attempt.
 func TestDrainWithLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {

@@ -113,7 +113,7 @@ func sorted(names []string) string {
 	return strings.Join(names, ",")
 }
 
-// differences compares two configurations. edit has the flags that mend them, and is nil if one of
+// differences compares two configurations. edit has the flags that correct them, and is nil if one of
 // the fields cannot be edited.
 func differences[C any](settings []setting[C], have, want C) (drifts []Drift, edit []string) {
 	fixed := false

@@ -106,7 +106,7 @@ func TestLongJobIsKept(t *testing.T) {
 		}
 	}
 	for range 2 {
-		r.start(jobs.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.Patience = r.timing.AckWait })
+		r.start(jobs.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.StallLimit = r.timing.AckWait })
 	}
 	j := testJob(jobs.Batch)
 	r.relay(j)
@@ -120,7 +120,7 @@ func TestLongJobIsKept(t *testing.T) {
 func TestSilentEngine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	impatient := func(c *WorkerConfig) { c.Patience = time.Second }
+	impatient := func(c *WorkerConfig) { c.StallLimit = time.Second }
 	silent := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 		<-ctx.Done()
 		return jobs.Outcome{}, ctx.Err()
@@ -363,7 +363,7 @@ func TestUnreadableMessageUnanswered(t *testing.T) {
 	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), Reply: "nobody.answers"}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*tryLimit)
 	defer cancel()
-	err := (&delivery{arrival: arrival{msg: msg}, w: s.Worker}).buryUnread(ctx, errors.New("it cannot be read"))
+	err := (&delivery{arrival: arrival{msg: msg}, w: s.Worker}).deadLetterMalformed(ctx, errors.New("it cannot be read"))
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		t.Errorf("buryUnread = %v, want it to give up in time", err)
 	}
@@ -415,7 +415,7 @@ func TestDeletedConsumer(t *testing.T) {
 }
 
 // The connection is away for longer than the server waits. The job goes on, is not run twice here, and
-// is not to blame.
+// is not at fault.
 func TestLostConnectionIsNoBlame(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()}, ackWait(3*time.Second))

@@ -58,7 +58,7 @@ func FuzzDelivered(f *testing.F) {
 		f.Add(decode, "", []byte(nil))
 	}
 	f.Fuzz(func(t *testing.T, decode bool, subject string, body []byte) {
-		w := &Worker{cfg: WorkerConfig{Role: jobs.RolePrefill, Model: testModel}, fleet: newFleet(testModel, Timing{}, time.Now())}
+		w := &Worker{cfg: WorkerConfig{Role: jobs.RolePrefill, Model: testModel}, members: newMembership(testModel, Timing{}, time.Now())}
 		if decode {
 			w.cfg.Role = jobs.RoleDecode
 		}
@@ -184,7 +184,7 @@ func FuzzReadLetter(f *testing.F) {
 	}
 	subject := jobs.DLQSubject(jobs.StageDecode, testModel, "u", fuzzID)
 	f.Add(subject, good)
-	for _, s := range []string{`{"raw":"not base64"}`, `{"job":{"v":2}}`, `{"job":{"v":1,"x":[]},"handover":{"state":{}}}`, `{"buried_at":"x"}`, `null`, `[]`, `{"attempts":1e400}`} {
+	for _, s := range []string{`{"raw":"not base64"}`, `{"job":{"v":2}}`, `{"job":{"v":1,"x":[]},"handover":{"state":{}}}`, `{"failed_at":"x"}`, `null`, `[]`, `{"attempts":1e400}`} {
 		f.Add(subject, []byte(s))
 	}
 	f.Add("dlq.a.b", good)

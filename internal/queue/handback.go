@@ -12,7 +12,7 @@ import (
 )
 
 // history is what is kept about the deliveries of one job to one stage, written only when
-// something went wrong. The server counts deliveries; blame is not its business.
+// something went wrong. The server counts deliveries; attempts are ours to count.
 type history struct {
 	HandBacks int    `json:"hand_backs,omitempty"` // deliveries that were nobody's fault
 	Reason    string `json:"reason,omitempty"`     // why the last delivery that said so failed

@@ -39,7 +39,7 @@ type DeadLetter struct {
 	Handover *jobs.Handover `json:"handover,omitempty"` // what prefill had handed over; its Job is left out, and a state's address and token
 	Attempts int            `json:"attempts"`           // of the stage
 	Worker   string         `json:"worker"`             // "machine/worker" that gave up
-	BuriedAt time.Time      `json:"buried_at"`          // the NATS server's clock
+	FailedAt time.Time      `json:"failed_at"`          // the NATS server's clock
 	Raw      []byte         `json:"raw,omitempty"`      // of a record that could not be read, its beginning
 }
 
@@ -53,7 +53,7 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 		return false, fmt.Errorf("encode result: %w", err)
 	}
 	msg := &nats.Msg{Subject: jobs.ResultSubject(r.User, r.Batch, r.JobID), Data: data}
-	err = c.persist(ctx, "publish result", func(ctx context.Context) error {
+	err = c.retry(ctx, "publish result", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamResults))
 		if first = err == nil; first || !refused(err) {
 			return err
@@ -132,7 +132,7 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 	if replyTo != "" {
 		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
 	}
-	return c.persist(ctx, "publish hand-over", func(ctx context.Context) error {
+	return c.retry(ctx, "publish hand-over", func(ctx context.Context) error {
 		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(messageID(j, h.Stage)), jetstream.WithExpectStream(StreamRelay))
 		switch {
 		case err == nil && !ack.Duplicate:
@@ -162,9 +162,9 @@ func messageID(j *jobs.Job, stage jobs.Stage) string {
 	return jobs.EncodeToken(j.User) + "." + j.ID + "." + string(stage)
 }
 
-// Bury puts a job into the dead-letter stream, unless it is there already, and repeats that until the
+// PublishDeadLetter puts a job into the dead-letter stream, unless it is there already, and repeats that until the
 // server has confirmed it or ctx ends. Of a user who has too many letters the oldest go.
-func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) error {
+func (c *Conn) PublishDeadLetter(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) error {
 	d.V, d.Stage = jobs.Version, stage
 	d.User, d.Batch = cmp.Or(d.User, d.Job.User), cmp.Or(d.Batch, d.Job.Batch)
 	if d.Handover != nil {
@@ -186,7 +186,7 @@ func (c *Conn) Bury(ctx context.Context, stage jobs.Stage, model, jobID string, 
 		return fmt.Errorf("encode dead letter: %w", err)
 	}
 	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, d.User, jobID), Data: data.Bytes()}
-	err := c.persist(ctx, "publish dead letter", func(ctx context.Context) error {
+	err := c.retry(ctx, "publish dead letter", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
 		if err == nil || !refused(err) {
 			return err
@@ -220,9 +220,9 @@ func withoutSecrets(raw []byte) []byte {
 	return raw
 }
 
-// persist repeats an attempt that fails because of NATS, with growing pauses, until it succeeds or
+// retry repeats an attempt that fails because of NATS, with growing pauses, until it succeeds or
 // ctx ends. It says so once.
-func (c *Conn) persist(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+func (c *Conn) retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	said := false
 	for pause := firstWait; ; pause = min(2*pause, longWait) {
 		err := try(ctx, attempt)

@@ -65,7 +65,7 @@ func TestBuryTwice(t *testing.T) {
 	r := newRig(t)
 	j := testJob(jobs.Batch)
 	for range 2 {
-		if err := r.Bury(t.Context(), jobs.StageDecode, j.Model, j.ID, DeadLetter{Code: jobs.CodeInvalid, Message: "x", Job: *j}); err != nil {
+		if err := r.PublishDeadLetter(t.Context(), jobs.StageDecode, j.Model, j.ID, DeadLetter{Code: jobs.CodeInvalid, Message: "x", Job: *j}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestPersistSaysSo(t *testing.T) {
 		var log strings.Builder
 		c := &Conn{log: slog.New(slog.NewTextHandler(&log, nil))}
 		tries := 0
-		err := c.persist(t.Context(), "look up job", func(context.Context) error {
+		err := c.retry(t.Context(), "look up job", func(context.Context) error {
 			if tries++; tries < 5 {
 				return errors.New("no stream")
 			}

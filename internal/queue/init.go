@@ -30,7 +30,7 @@ func (c *Conn) Init(ctx context.Context, models []string, dryRun bool) (changes 
 	models = append(slices.Clone(models), known...)
 	slices.Sort(models)
 	note := func(init func() (*Change, error)) error {
-		return whileAbsent(ctx, absentLimit, func() error {
+		return retryUnavailable(ctx, absentLimit, func() error {
 			change, err := init()
 			if change != nil && err == nil {
 				changes = append(changes, *change)

@@ -157,7 +157,7 @@ func (i *intake) pick(ctx context.Context, may bool) (lane int, why string, take
 
 // choose asks what to do about a lane's next job, and has it asked again in time.
 func (i *intake) choose(lane int, b jobs.Backlog) jobs.Choice {
-	i.w.fleet.catchUp()
+	i.w.members.catchUp()
 	choice, last := i.w.cfg.Next(b), &i.declined[lane]
 	now := time.Now()
 	switch {
@@ -172,7 +172,7 @@ func (i *intake) choose(lane int, b jobs.Backlog) jobs.Choice {
 		last.again.Stop()
 	}
 	if !choice.Take && choice.Again > 0 {
-		last.again = time.AfterFunc(choice.Again, i.w.fleet.stir)
+		last.again = time.AfterFunc(choice.Again, i.w.members.notify)
 	}
 	return choice
 }
@@ -183,7 +183,7 @@ func (i *intake) recheck() {
 	if i.again != nil {
 		i.again.Stop()
 	}
-	i.again = time.AfterFunc(i.pause, i.w.fleet.stir)
+	i.again = time.AfterFunc(i.pause, i.w.members.notify)
 }
 
 // stop ends what still waits to ask again.
@@ -202,7 +202,7 @@ func (i *intake) stop() {
 // wait returns the classes of which a prefill worker may fetch a job, as soon as there is one.
 func (i *intake) wait(ctx context.Context) ([]jobs.Class, error) {
 	for {
-		stirred := i.w.fleet.stirs()
+		stirred := i.w.members.news()
 		open := i.open(ctx)
 		if len(open) == len(jobs.Classes) {
 			i.pause = 0
@@ -235,7 +235,7 @@ func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 && w.takes(sourceOf(jobs.RoleDecode, w.cfg.Model, jobs.Batch)) {
 		return -1, "" // what has been computed comes first, as long as there is room for it
 	}
-	view, _ := w.fleet.membership()
+	view, _ := w.members.snapshot()
 	lane, why, _ = i.pick(ctx, view.noPrefill) // then other jobs are here to be taken as well, in their turn
 	return lane, why
 }
@@ -250,7 +250,7 @@ const (
 // hush reports whether to wait, and has it asked again.
 func (i *intake) hush() bool {
 	now := time.Now()
-	wait := hush - now.Sub(i.w.fleet.lastHeard())
+	wait := hush - now.Sub(i.w.members.lastHeard())
 	if wait <= 0 || !i.hushed.IsZero() && now.Sub(i.hushed) > longestHush {
 		i.hushed = time.Time{}
 		return false
@@ -261,7 +261,7 @@ func (i *intake) hush() bool {
 	if i.again != nil {
 		i.again.Stop()
 	}
-	i.again = time.AfterFunc(wait, i.w.fleet.stir)
+	i.again = time.AfterFunc(wait, i.w.members.notify)
 	return true
 }
 
@@ -276,7 +276,7 @@ func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
 		b.Relay, b.Fetched = int(infos[jobs.Lanes].NumPending), fetched(infos)
 		since = max(0, int(infos[d.address.Lane].Delivered.Consumer-d.sequence)) // a consumer that was made anew counts from 1
 	}
-	i.w.fleet.catchUp()
+	i.w.members.catchUp()
 	b.Intake = 1 + i.w.following(d.job, d.stored, waiting, since)
 	return b
 }
@@ -332,7 +332,7 @@ func (w *Worker) peek(ctx context.Context) {
 		}
 		if msg, err := w.next(ctx, lane, infos[lane]); err == nil && msg != nil {
 			if j, err := jobs.Decode[jobs.Job](msg.Data); err == nil {
-				w.cfg.Look(ctx, j)
+				w.cfg.Peek(ctx, j)
 			}
 		}
 		return

@@ -14,7 +14,7 @@ import (
 // planned asks for plan auto.
 func planned(j *jobs.Job) { j.Plan = jobs.PlanAuto }
 
-// An interactive job that comes while a batch job is done whole takes its slot, in a worker of either role. The batch job is done again, unblamed.
+// An interactive job that comes while a batch job is done whole takes its slot, in a worker of either role. The batch job is done again, uncounted.
 func TestPreempt(t *testing.T) {
 	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestPreempt(t *testing.T) {
 					return jobs.Outcome{}, context.Cause(ctx)
 				}
 				if task.Attempt != 1 {
-					t.Errorf("attempt %d, want no blame", task.Attempt)
+					t.Errorf("attempt %d, want none counted", task.Attempt)
 				}
 				o, err := answer(ctx, task)
 				o.Result.Method, o.Result.Attempts = jobs.MethodLocal, jobs.Attempts{Prefill: task.Attempt}
@@ -70,8 +70,8 @@ func TestPreempt(t *testing.T) {
 // An interactive job keeps its place from the moment when a batch job has given way to it until it has the slot, though other workers live and nobody
 // would give way any more.
 func TestPreemptedSlotIsKept(t *testing.T) {
-	w := &Worker{cfg: WorkerConfig{Role: jobs.RoleDecode, Model: testModel}, fleet: newFleet(testModel, Timing{}, time.Now())}
-	w.fleet.view = membership{peers: 1}
+	w := &Worker{cfg: WorkerConfig{Role: jobs.RoleDecode, Model: testModel}, members: newMembership(testModel, Timing{}, time.Now())}
+	w.members.view = snapshot{peers: 1}
 	urgent := source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, jobs.Interactive)}
 	if w.belongs(urgent) {
 		t.Error("it waits though nothing gives way")
@@ -311,7 +311,7 @@ func TestLook(t *testing.T) {
 		}
 		return passOn(ctx, task)
 	}, func(c *WorkerConfig) {
-		c.Look = func(_ context.Context, j *jobs.Job) { seen <- j.ID }
+		c.Peek = func(_ context.Context, j *jobs.Job) { seen <- j.ID }
 	})
 	r.prefilling(prefill)
 	list := several(3, jobs.Batch)
@@ -361,7 +361,7 @@ func TestFollowing(t *testing.T) {
 
 // A job that is left to others is taken all the same when nobody comes for it.
 func TestDeclineEnds(t *testing.T) {
-	w := &Worker{cfg: WorkerConfig{Next: leave}, fleet: newFleet(testModel, Timing{}, time.Now())}
+	w := &Worker{cfg: WorkerConfig{Next: leave}, members: newMembership(testModel, Timing{}, time.Now())}
 	i := &intake{w: w}
 	defer i.stop()
 	b := jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}
@@ -379,6 +379,6 @@ func TestDeclineEnds(t *testing.T) {
 		t.Error("the next one is taken at once")
 	}
 	if !errors.Is(jobs.ErrPreempted, jobs.ErrPreempted) || jobs.Classify(jobs.ErrPreempted) != jobs.HandBack {
-		t.Error("a job that gave way is blamed")
+		t.Error("a job that gave way counts an attempt")
 	}
 }

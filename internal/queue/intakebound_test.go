@@ -127,7 +127,7 @@ func TestMalformedHeaders(t *testing.T) {
 	if err != nil || len(sizes["loud"]) != 1 || bytesOf(sizes["loud"]) < 60_000 {
 		t.Errorf("the sizes are %v, %v; want one message of more than 60,000 bytes", sizes, err)
 	}
-	if list, _, err := r.client().CancelBatch(t.Context(), j.Batch); err != nil || len(list) != 1 || list[0].Was != WasQueued {
+	if list, _, err := r.client().CancelBatch(t.Context(), j.Batch); err != nil || len(list) != 1 || list[0].Was != PriorQueued {
 		t.Errorf("CancelBatch = %+v, %v; want one that was queued", list, err)
 	}
 	r.start(jobs.RoleDecode, 1, answer)

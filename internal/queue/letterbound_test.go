@@ -29,7 +29,7 @@ func TestLettersOfOneUser(t *testing.T) {
 			publish := func(user string, n int) (ids []string) {
 				for range n {
 					j := testJob(jobs.Batch, func(j *jobs.Job) { j.User, j.Prompt = user, strings.Repeat("x", tt.prompts) })
-					if err := r.Bury(t.Context(), jobs.StageDecode, testModel, j.ID, DeadLetter{Code: jobs.CodeInvalid, Job: *j}); err != nil {
+					if err := r.PublishDeadLetter(t.Context(), jobs.StageDecode, testModel, j.ID, DeadLetter{Code: jobs.CodeInvalid, Job: *j}); err != nil {
 						t.Fatal(err)
 					}
 					ids = append(ids, j.ID)
@@ -66,7 +66,7 @@ func TestLettersOfNobody(t *testing.T) {
 	r := newRig(t)
 	r.letters = letterBound{letters: 2, bytes: 1 << 30}
 	for range 5 {
-		if err := r.Bury(t.Context(), jobs.StagePrefill, testModel, jobs.NewID(), DeadLetter{Code: jobs.CodeInvalid, Raw: []byte("{")}); err != nil {
+		if err := r.PublishDeadLetter(t.Context(), jobs.StagePrefill, testModel, jobs.NewID(), DeadLetter{Code: jobs.CodeInvalid, Raw: []byte("{")}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -258,7 +258,7 @@ func (c *Conn) scanAfter(ctx context.Context, stream, filter string, after uint6
 }
 
 // pendingJobs finds the jobs of a batch that have still to end. Records that cannot be read are
-// left to the workers, which bury them. The queue may hold gigabytes, so no text is kept.
+// left to the workers, which dead-letter them. The queue may hold gigabytes, so no text is kept.
 func (c *Conn) pendingJobs(ctx context.Context, user, batch string) ([]*location, error) {
 	var found []*location
 	type owned struct{ user, id string }

@@ -17,10 +17,10 @@ func (r *rig) noResults() {
 	}
 }
 
-// excused waits until a job was handed back without blame, and returns what was noted.
-func (r *rig) excused(j *jobs.Job) (h history) {
+// uncounted waits until a job was handed back uncounted, and returns what was noted.
+func (r *rig) uncounted(j *jobs.Job) (h history) {
 	r.t.Helper()
-	r.eventually("excuse", func() (ok bool) {
+	r.eventually("uncounted redelivery", func() (ok bool) {
 		var err error
 		h, _, err = r.readHistory(r.t.Context(), historyKey(jobs.StageDecode, j.User, j.ID))
 		return err == nil && h.HandBacks > 0
@@ -29,7 +29,7 @@ func (r *rig) excused(j *jobs.Job) (h history) {
 }
 
 // A result that NATS does not take until the worker ends is not the job's fault.
-func TestRefusedResultIsNoBlame(t *testing.T) {
+func TestRefusedResultIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
@@ -47,7 +47,7 @@ func TestRefusedResultIsNoBlame(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if h := r.excused(j); h.HandBacks != 1 || h.Reason == "" {
+	if h := r.uncounted(j); h.HandBacks != 1 || h.Reason == "" {
 		t.Errorf("history = %+v, want one hand-back with its reason", h)
 	}
 	if err := r.EnsureStreams(t.Context()); err != nil {
@@ -91,7 +91,7 @@ func TestResultWaitsForNATS(t *testing.T) {
 }
 
 // A job about which NATS says nothing is handed back, and no attempt is counted.
-func TestUnansweredLookIsNoBlame(t *testing.T) {
+func TestUnansweredLookIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
@@ -102,7 +102,7 @@ func TestUnansweredLookIsNoBlame(t *testing.T) {
 	r.noResults()
 	j := testJob(jobs.Batch)
 	r.relay(j)
-	if h := r.excused(j); !strings.Contains(h.Reason, "look up job") {
+	if h := r.uncounted(j); !strings.Contains(h.Reason, "look up job") {
 		t.Errorf("history = %+v", h)
 	}
 	if n := done.times(); n != 0 {
@@ -117,7 +117,7 @@ func TestUnansweredLookIsNoBlame(t *testing.T) {
 }
 
 // A link over which nothing comes through, though no connection breaks, is not the job's fault.
-func TestFrozenLinkIsNoBlame(t *testing.T) {
+func TestFrozenLinkIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ackWait(5*time.Second))
 	r.link = newLink(t, r.server.URL())
@@ -137,7 +137,7 @@ func TestFrozenLinkIsNoBlame(t *testing.T) {
 	r.link.freeze()
 	r.remains("the connection", r.timing.AckWait+3*r.timing.InProgressEvery, s.conn.Connected)
 	r.link.mend()
-	if h := r.excused(j); h.HandBacks != 1 {
+	if h := r.uncounted(j); h.HandBacks != 1 {
 		t.Errorf("history = %+v, want one hand-back", h)
 	}
 	close(goOn)

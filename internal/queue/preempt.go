@@ -7,12 +7,12 @@ import (
 )
 
 // A batch job that a machine does whole under plan auto takes its slot for longer than a prompt or an answer alone would. So that an interactive job waits
-// for no batch job longer than it would without that, such a job yields: it is cancelled, and handed back unblamed.
+// for no batch job longer than it would without that, such a job yields: it is cancelled, and handed back uncounted.
 
 // yields has the delivery's job give way to interactive ones from now on.
 func (d *delivery) yields() {
 	d.yielding.Store(true)
-	d.w.line.stir() // an interactive job may be fetched now
+	d.w.waiting.notify() // an interactive job may be fetched now
 	d.w.preempt()
 }
 
@@ -32,7 +32,7 @@ func (w *Worker) yieldingHere() bool {
 func (w *Worker) preempt() {
 	w.preempting.Lock()
 	defer w.preempting.Unlock()
-	waiting, _ := w.line.counts(source{consumer: jobs.ConsumerName(w.cfg.Role, w.cfg.Model, jobs.Interactive)})
+	waiting, _ := w.waiting.counts(source{consumer: jobs.ConsumerName(w.cfg.Role, w.cfg.Model, jobs.Interactive)})
 	coming, _ := w.cfg.Slots.Idle()
 	var yielding []*delivery
 	for _, v := range w.running.Range {

@@ -172,7 +172,7 @@ func (w *Worker) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		switch err := w.announce(ctx); {
+		switch err := w.publishPresence(ctx); {
 		case err == nil:
 			failing = false
 		case ctx.Err() == nil && !failing:
@@ -226,8 +226,8 @@ func (w *Worker) describe() Presence {
 	return p
 }
 
-// announce publishes the worker's presence and reads the server's clock off it.
-func (w *Worker) announce(ctx context.Context) error {
+// publishPresence publishes the worker's presence and reads the server's clock off it.
+func (w *Worker) publishPresence(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(w.c.timing.Beat, time.Second))
 	defer cancel()
 	p := w.describe()
@@ -256,8 +256,8 @@ func (w *Worker) announce(ctx context.Context) error {
 	return nil
 }
 
-// farewell removes the worker's presence, so that nobody waits for its TTL.
-func (w *Worker) farewell() {
+// deregister removes the worker's presence, so that nobody waits for its TTL.
+func (w *Worker) deregister() {
 	if !w.c.nc.IsConnected() {
 		return
 	}

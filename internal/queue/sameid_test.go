@@ -62,7 +62,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 			} else {
 				r.relay(mine, others)
 			}
-			if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != WasQueued {
+			if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != PriorQueued {
 				t.Errorf("Cancel = %+v, %v; want queued", got, err)
 			}
 			r.start(jobs.RolePrefill, 1, passOn)
@@ -90,7 +90,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		r.relay(mine, others)
 		<-begun
 		<-begun
-		if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != WasRunning {
+		if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != PriorRunning {
 			t.Errorf("Cancel = %+v, %v; want running", got, err)
 		}
 		close(goOn)
@@ -110,7 +110,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		<-begun
 		<-begun
 		got, err := r.cancelBatch(t.Context(), "", mine.Batch, time.Time{})
-		if err != nil || len(got.Jobs) != 2 || got.Jobs[0].Was != WasRunning || got.Jobs[1].Was != WasRunning {
+		if err != nil || len(got.Jobs) != 2 || got.Jobs[0].Was != PriorRunning || got.Jobs[1].Was != PriorRunning {
 			t.Errorf("cancelBatch = %+v, %v; want two that ran", got, err)
 		}
 	})
@@ -119,7 +119,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		r := newRig(t)
 		mine, others := pair()
 		for _, j := range []*jobs.Job{mine, others} {
-			if err := r.Bury(t.Context(), jobs.StageDecode, testModel, j.ID, DeadLetter{Code: jobs.CodeInvalid, Job: *j}); err != nil {
+			if err := r.PublishDeadLetter(t.Context(), jobs.StageDecode, testModel, j.ID, DeadLetter{Code: jobs.CodeInvalid, Job: *j}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -54,10 +54,10 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 	case jobs.Permanent:
 		return d.fail(ctx, d.attempt, err)
 	case jobs.HandBack:
-		if err := d.discount(ctx); err != nil {
+		if err := d.recordUncountedRedelivery(ctx); err != nil {
 			return err
 		}
-		d.again(ctx, jobs.RetryDelay(class, d.attempt))
+		d.nakWithDelay(ctx, jobs.RetryDelay(class, d.attempt))
 		return nil
 	}
 	last := d.attempt >= jobs.MaxAttempts(d.address.Stage)
@@ -68,17 +68,17 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
 		return err
 	}
-	d.again(ctx, jobs.RetryDelay(class, d.attempt))
+	d.nakWithDelay(ctx, jobs.RetryDelay(class, d.attempt))
 	return nil
 }
 
-// forgive takes the blame off a delivery that NATS has kept from its end. That waits for NATS as
+// requeueUncounted requeues a delivery that NATS has kept from its end, and counts it as no attempt. That waits for NATS as
 // long as the worker lives, and has little time afterwards.
-func (d *delivery) forgive(ctx context.Context, cause error) {
+func (d *delivery) requeueUncounted(ctx context.Context, cause error) {
 	d.release() // nothing runs any more
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 		defer cancel()
 	}
 	err := d.change(ctx, func(h *history) { h.HandBacks, h.Reason = h.HandBacks+1, cause.Error() })
@@ -86,14 +86,14 @@ func (d *delivery) forgive(ctx context.Context, cause error) {
 		d.log.Error("record that this delivery is no attempt; it counts as one", "error", err)
 		return
 	}
-	d.again(ctx, jobs.RetryDelay(jobs.HandBack, d.attempt))
+	d.nakWithDelay(ctx, jobs.RetryDelay(jobs.HandBack, d.attempt))
 }
 
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
 // be published for it. Who purges a job asks the worker first and waits for its answer, so for a task that
 // was not cancelled the costly look for the message is needed only if that may have gone unheard.
 func (d *delivery) over(ctx context.Context, succeeded bool) (over bool, err error) {
-	err = d.w.c.persist(ctx, "look up job", func(ctx context.Context) (err error) {
+	err = d.w.c.retry(ctx, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.hasResult(ctx)
 		if over || err != nil || succeeded && d.w.c.nc.Stats().Reconnects == d.reconnects {
 			return err
@@ -134,7 +134,7 @@ func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) e
 
 // fail gives the job up: a failed result for the caller, a dead letter for the operator. The result comes first, since the
 // server takes one only: where it took another's, such as the success of a worker that was frozen meanwhile, there is nothing
-// to bury. Who dies in between leaves the message, and its next delivery buries the job.
+// to dead-letter. Who dies in between leaves the message, and its next delivery does it.
 func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
 	d.log.Error("job fails for good", "attempts", attempts, "code", jobs.CodeOf(cause), "error", cause)
 	return d.publishEnd(ctx, jobs.Failed, attempts, cause)
@@ -145,7 +145,7 @@ func (d *delivery) fail(ctx context.Context, attempts int, cause error) error {
 // a worker that was frozen or cut off: who published the result may have died before.
 func (d *delivery) finish(ctx context.Context) error {
 	var end *jobs.Result
-	if err := d.w.c.persist(ctx, "look up result", func(ctx context.Context) (err error) {
+	if err := d.w.c.retry(ctx, "look up result", func(ctx context.Context) (err error) {
 		end, err = d.w.c.terminal(ctx, d.job)
 		return err
 	}); err != nil {
@@ -154,27 +154,27 @@ func (d *delivery) finish(ctx context.Context) error {
 	switch {
 	case end == nil, end.Status == jobs.Succeeded:
 	case end.Status == jobs.Failed:
-		if err := d.bury(ctx, end); err != nil {
+		if err := d.deadLetter(ctx, end); err != nil {
 			return err
 		}
 	default:
-		if err := d.w.c.bar(ctx, d.job); err != nil {
+		if err := d.w.c.blockHops(ctx, d.job); err != nil {
 			return err
 		}
-		if err := d.w.c.purge(ctx, StreamRelay, bars); err != nil {
+		if err := d.w.c.purge(ctx, StreamRelay, blockedHops); err != nil {
 			return err
 		}
 	}
 	return d.acknowledge(ctx)
 }
 
-// bury has the dead letter of a failed job written, unless it is there already. It is made of the result, whoever published
+// deadLetter has the dead letter of a failed job written, unless it is there already. It is made of the result, whoever published
 // that, so that all who do it agree.
-func (d *delivery) bury(ctx context.Context, end *jobs.Result) error {
+func (d *delivery) deadLetter(ctx context.Context, end *jobs.Result) error {
 	stage := end.Error.Stage
 	letter := DeadLetter{
 		Code: end.Error.Code, Message: end.Error.Message, Job: *d.job, Attempts: end.Attempts.Decode,
-		Worker: cmp.Or(end.Servers.Decode, d.w.server()), BuriedAt: d.w.clock.at(time.Now()),
+		Worker: cmp.Or(end.Servers.Decode, d.w.server()), FailedAt: d.w.clock.at(time.Now()),
 	}
 	switch stage {
 	case jobs.StagePrefill:
@@ -186,7 +186,7 @@ func (d *delivery) bury(ctx context.Context, end *jobs.Result) error {
 	if stage == d.stage {
 		letter.Handover = d.handover
 	}
-	return d.w.c.Bury(ctx, stage, d.job.Model, d.job.ID, letter)
+	return d.w.c.PublishDeadLetter(ctx, stage, d.job.Model, d.job.ID, letter)
 }
 
 // crashPoint is where tests break things: a record is published, and what follows from it is still to be done.
@@ -228,24 +228,24 @@ func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts 
 	return d.finish(ctx)
 }
 
-// again has the server deliver the message once more after delay. If that fails, it does so on its own when it
+// nakWithDelay has the server deliver the message once more after delay. If that fails, it does so on its own when it
 // misses our signs of life.
-func (d *delivery) again(ctx context.Context, delay time.Duration) {
+func (d *delivery) nakWithDelay(ctx context.Context, delay time.Duration) {
 	d.release()
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	if err := d.tell(ctx, fmt.Sprintf(`-NAK {"delay":%d}`, delay)); err != nil {
+	if err := d.sendAck(ctx, fmt.Sprintf(`-NAK {"delay":%d}`, delay)); err != nil {
 		d.log.Warn("ask for another delivery", "error", err)
 	}
 }
 
-// discount records that this delivery is no attempt.
-func (d *delivery) discount(ctx context.Context) error {
+// recordUncountedRedelivery records that this delivery is no attempt.
+func (d *delivery) recordUncountedRedelivery(ctx context.Context) error {
 	return d.change(ctx, func(h *history) { h.HandBacks++ })
 }
 
 func (d *delivery) change(ctx context.Context, change func(*history)) error {
-	return d.w.c.persist(ctx, "record hand-back", func(ctx context.Context) error {
+	return d.w.c.retry(ctx, "record hand-back", func(ctx context.Context) error {
 		return d.w.c.changeHistory(ctx, d.w.handbacks, d.historyKey(), change)
 	})
 }
@@ -256,15 +256,15 @@ func (d *delivery) historyKey() string {
 
 func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo) }
 
-// handBack gives the message to whoever asks next, unblamed: there is no slot for it here.
+// handBack gives the message to whoever asks next, uncounted: there is no slot for it here.
 func (d *delivery) handBack(ctx context.Context) {
 	var err error
-	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err == nil && !d.discounted {
-		err = d.discount(ctx)
+	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err == nil && !d.uncounted {
+		err = d.recordUncountedRedelivery(ctx)
 	}
 	if err != nil {
 		d.log.Warn("hand back job", "error", err)
 		return
 	}
-	d.again(ctx, 0)
+	d.nakWithDelay(ctx, 0)
 }

@@ -21,7 +21,7 @@ func (w *Worker) sweep(ctx context.Context) {
 	for {
 		for _, role := range w.roles() {
 			for _, class := range jobs.Tokens(role) {
-				_ = w.c.persist(ctx, "look for messages that were acknowledged", func(ctx context.Context) error {
+				_ = w.c.retry(ctx, "look for messages that were acknowledged", func(ctx context.Context) error {
 					return w.c.sweep(ctx, role, w.cfg.Model, class)
 				}) // else ctx has ended, or the connection
 			}
@@ -83,7 +83,7 @@ func (c *Conn) sweep(ctx context.Context, role jobs.Stage, model string, class j
 func (c *Conn) left(ctx context.Context, stream string, msg *jetstream.RawStreamMsg) (bool, error) {
 	l, err := pendingAt(stream, msg)
 	if err != nil {
-		return true, nil // it was buried as it is, before it was acknowledged
+		return true, nil // it was dead-lettered as it is, before it was acknowledged
 	}
 	if stream == StreamIntake {
 		hop, err := c.lastMsg(ctx, StreamRelay, jobs.AnyJobFilter("*", l.job.User, l.job.ID))

@@ -188,12 +188,12 @@ func TestGate(t *testing.T) {
 func TestFleet(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
-	f := newFleet("m:1", Timing{Beat: 3 * time.Second, PresenceTTL: 10 * time.Second}, start)
-	view, changed := f.membership()
+	f := newMembership("m:1", Timing{Beat: 3 * time.Second, PresenceTTL: 10 * time.Second}, start)
+	view, changed := f.snapshot()
 	expect := func(slots int, noPrefill, notified bool) {
 		t.Helper()
-		got, next := f.membership()
-		if want := (membership{decodeSlots: slots, noPrefill: noPrefill}); got != want {
+		got, next := f.snapshot()
+		if want := (snapshot{decodeSlots: slots, noPrefill: noPrefill}); got != want {
 			t.Errorf("membership = %+v, want %+v", got, want)
 		}
 		select {
@@ -208,7 +208,7 @@ func TestFleet(t *testing.T) {
 		}
 		changed = next
 	}
-	if view != (membership{}) {
+	if view != (snapshot{}) {
 		t.Errorf("first membership = %+v", view)
 	}
 	p := func(role jobs.Stage, model, state string) *Presence {
@@ -218,23 +218,23 @@ func TestFleet(t *testing.T) {
 	expect(0, false, false) // within the grace of a third of a beat
 	f.expire(at(time.Second))
 	expect(0, true, true)
-	f.note("a", p(jobs.RoleDecode, "m:1", StateReady), at(time.Second))
-	f.note("b", p(jobs.RoleDecode, "m:1", StateLoading), at(time.Second))
+	f.record("a", p(jobs.RoleDecode, "m:1", StateReady), at(time.Second))
+	f.record("b", p(jobs.RoleDecode, "m:1", StateLoading), at(time.Second))
 	expect(4, true, true)
-	f.note("c", p(jobs.RoleDecode, "other:1", StateReady), at(time.Second))
-	f.note("d", p(jobs.RolePrefill, "m:1", StateDown), at(time.Second))
+	f.record("c", p(jobs.RoleDecode, "other:1", StateReady), at(time.Second))
+	f.record("d", p(jobs.RolePrefill, "m:1", StateDown), at(time.Second))
 	expect(4, true, false)
-	f.note("d", p(jobs.RolePrefill, "m:1", StateReady), at(2*time.Second))
+	f.record("d", p(jobs.RolePrefill, "m:1", StateReady), at(2*time.Second))
 	expect(4, false, true)
-	f.note("b", nil, at(3*time.Second))
+	f.record("b", nil, at(3*time.Second))
 	expect(2, false, true)
-	f.note("d", p(jobs.RolePrefill, "m:1", StateDraining), at(3*time.Second))
+	f.record("d", p(jobs.RolePrefill, "m:1", StateDraining), at(3*time.Second))
 	expect(2, false, false) // a restart may be over in a moment
 	f.expire(at(4 * time.Second))
 	expect(2, true, true)
 	f.expire(at(11 * time.Second)) // a was heard at 1 s
 	expect(2, true, false)
-	f.excuse(at(12 * time.Second))
+	f.extend(at(12 * time.Second))
 	f.expire(at(13 * time.Second))
 	expect(2, true, false)
 	f.expire(at(23 * time.Second))
@@ -244,7 +244,7 @@ func TestFleet(t *testing.T) {
 func TestPatience(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	p := newPatience(10*time.Second, start)
+	p := newStallWatchdog(10*time.Second, start)
 	left := func(now, want int) {
 		t.Helper()
 		if got := p.left(at(now)); got != time.Duration(want)*time.Second {

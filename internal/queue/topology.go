@@ -23,7 +23,7 @@ const (
 	StreamControl = "CONTROL" // cancels that wait for a worker
 
 	BucketWorkers   = "workers"   // who is present: <role>.<model>.<worker>
-	BucketHandbacks = "handbacks" // by job id: deliveries handed back without blame
+	BucketHandbacks = "handbacks" // by job id: deliveries handed back uncounted
 )
 
 // The limits of the streams, so that none takes the room of another. NATS reserves these bytes of its disk, 6 GiB in all. Each is a
@@ -137,7 +137,7 @@ func durables(t Timing, models []string) iter.Seq2[string, jetstream.ConsumerCon
 // how many messages and bytes it may hold, is the operator's choice, as long as there is a limit where this program sets one.
 // It waits some seconds for a cluster that is electing a leader.
 func (c *Conn) EnsureStreams(ctx context.Context) error {
-	return whileAbsent(ctx, absentLimit, func() error { return c.ensureStreams(ctx) })
+	return retryUnavailable(ctx, absentLimit, func() error { return c.ensureStreams(ctx) })
 }
 
 func (c *Conn) ensureStreams(ctx context.Context) error {
@@ -206,7 +206,7 @@ func (c *Conn) compareStream(ctx context.Context, want jetstream.StreamConfig) e
 // EnsureConsumers creates the durable consumers of a role and model that are missing, one for each class and lane, if the server lets this
 // user do that; which makes the model known. One that exists with another configuration is reported as a [*DriftError]. It waits as [Conn.EnsureStreams] does.
 func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model string) error {
-	return whileAbsent(ctx, absentLimit, func() error { return c.ensureConsumers(ctx, role, model) })
+	return retryUnavailable(ctx, absentLimit, func() error { return c.ensureConsumers(ctx, role, model) })
 }
 
 func (c *Conn) ensureConsumers(ctx context.Context, role jobs.Stage, model string) error {

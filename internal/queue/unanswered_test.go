@@ -37,13 +37,13 @@ func TestRequestsThatAreNeverAnswered(t *testing.T) {
 	}{
 		{"submit", func() error { return client.Submit(patient, testJob(jobs.Batch), SubmitOptions{}) }},
 		{"workers", func() error {
-			return whileAbsent(patient, absentLimit, func() error {
+			return retryUnavailable(patient, absentLimit, func() error {
 				_, err := client.Workers(patient)
 				return err
 			})
 		}},
 		{"time", func() error {
-			return whileAbsent(patient, absentLimit, func() error {
+			return retryUnavailable(patient, absentLimit, func() error {
 				_, err := client.serverTime(patient)
 				return err
 			})

@@ -159,7 +159,7 @@ func TestLateSuccessWritesTheLetter(t *testing.T) {
 	r.wantEnd(j, jobs.Failed)
 }
 
-// A message that cannot be read is buried only if that is the end of its job; and if the worker dies after the result, by the
+// A message that cannot be read is dead-lettered only if that is the end of its job; and if the worker dies after the result, by the
 // next delivery.
 func TestOneEndOfAnUnreadableMessage(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	defaultPatience   = 60 * time.Second
+	defaultStallLimit = 60 * time.Second
 	defaultDrainLimit = 30 * time.Second
 	handBackLimit     = 5 * time.Second // for what was cancelled to be handed back
 
@@ -52,7 +52,7 @@ type WorkerConfig struct {
 	Machine string     // the name a person knows the machine by
 
 	// Run does one task: jobs.Classify of its error decides what becomes of the job. Its context ends
-	// with the job's deadline, a cancel, a stall or the end of the worker's patience, and the cause says which.
+	// with the job's deadline, a cancel, a stall or the worker's stop, and the cause says which.
 	Run   func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	Slots Slots
 	// Ahead is how many jobs of each class may be fetched for each slot while others run there; see ahead.go. With none, a job is
@@ -63,7 +63,7 @@ type WorkerConfig struct {
 	Prepare func(ctx context.Context, t *jobs.Task) (discard func())
 	// Look, if set, is shown the job that will probably be next, while no slot is free, so that what can be done of it without one is done; the
 	// job may be another worker's in the end.
-	Look func(ctx context.Context, j *jobs.Job)
+	Peek func(ctx context.Context, j *jobs.Job)
 	// Ready waits while the engine cannot work, and takes ctx as Slots does; nil means that it always can.
 	Ready func(ctx context.Context) error
 	// Next says what to do about jobs of plan auto that wait, when a slot is free; nil has prefill workers take them as all others, and decode
@@ -73,7 +73,7 @@ type WorkerConfig struct {
 	Describe func() Presence
 	Observe  Observer // may be nil
 
-	Patience   time.Duration // silence of the engine after which its task is cancelled; default 60 s
+	StallLimit time.Duration // silence of the engine after which its task is cancelled; default 60 s
 	DrainLimit time.Duration // for what runs when the worker is stopped; default 30 s
 	Log        *slog.Logger
 }
@@ -87,10 +87,10 @@ type Worker struct {
 
 	presence, handbacks jetstream.KeyValue
 	clock               serverClock
-	fleet               *fleet
+	members             *membership
 	intake              intake
 	breaker             *breaker
-	line                *line // who waits for a slot
+	waiting             *slotQueue // who waits for a slot
 	preempting          sync.Mutex
 
 	deliveries sync.WaitGroup
@@ -127,8 +127,8 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	if cfg.Prepare == nil {
 		cfg.Prepare = func(context.Context, *jobs.Task) func() { return func() {} }
 	}
-	if cfg.Patience == 0 {
-		cfg.Patience = defaultPatience
+	if cfg.StallLimit == 0 {
+		cfg.StallLimit = defaultStallLimit
 	}
 	if cfg.DrainLimit == 0 {
 		cfg.DrainLimit = defaultDrainLimit
@@ -138,17 +138,17 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1), aborted: make(chan struct{}),
-		breaker: newBreaker(), line: newLine(), load: load{moved: make(chan struct{}, 1)}, lookLimit: lookLimit,
-		fleet: newFleet(cfg.Model, c.timing, time.Now()),
+		breaker: newBreaker(), waiting: newSlotQueue(), load: load{moved: make(chan struct{}, 1)}, lookLimit: lookLimit,
+		members: newMembership(cfg.Model, c.timing, time.Now()),
 	}
-	w.fleet.role, w.fleet.self = cfg.Role, presenceKey(cfg.Role, cfg.Model, cfg.ID)
+	w.members.role, w.members.self = cfg.Role, presenceKey(cfg.Role, cfg.Model, cfg.ID)
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w, nil
 }
 
 // Peers lists the other live workers of the model, of both roles, as they were last heard. There are none
 // before Run.
-func (w *Worker) Peers() []Presence { return w.fleet.peers(w.cfg.ID) }
+func (w *Worker) Peers() []Presence { return w.members.peers(w.cfg.ID) }
 
 // Decoding is how many jobs of the model wait or run at decode, as a prefill worker counted them before it fetched the last
 // job. A decode worker does not count them.
@@ -171,14 +171,14 @@ func (w *Worker) Changed() {
 func (w *Worker) Abort() { w.abort() }
 
 // Run works until parent ends. Then it takes no more jobs, lets those that run finish within DrainLimit,
-// hands the others back without blame, says farewell and returns nil. It returns an error when it
+// hands the others back uncounted, deregisters and returns nil. It returns an error when it
 // cannot go on, such as a closed connection. It can be called once.
 func (w *Worker) Run(parent context.Context) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
-	if err := whileAbsent(ctx, absentLimit, func() error { return w.prepare(ctx) }); err != nil {
+	if err := retryUnavailable(ctx, absentLimit, func() error { return w.prepare(ctx) }); err != nil {
 		if w.presence != nil { // which may be published already
-			w.farewell()
+			w.deregister()
 		}
 		if parent.Err() != nil { // stopped before it began
 			return nil
@@ -190,7 +190,7 @@ func (w *Worker) Run(parent context.Context) error {
 	var helpers sync.WaitGroup
 	known := make(chan struct{})
 	helpers.Go(func() {
-		if err := w.fleet.watch(helping, w.c, func() { close(known) }); err != nil {
+		if err := w.members.watch(helping, w.c, func() { close(known) }); err != nil {
 			stop(err)
 		}
 	})
@@ -224,7 +224,7 @@ func (w *Worker) Run(parent context.Context) error {
 	w.drain(cancelTasks, giveUp)
 	stopHelpers()
 	helpers.Wait()
-	w.farewell()
+	w.deregister()
 	giveUp()
 	if parent.Err() != nil {
 		return nil
@@ -245,16 +245,16 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 		}
 	}
 	w.started = time.Now()
-	w.fleet.begin(w.started)
+	w.members.begin(w.started)
 	w.intake.w = w
 	if w.cfg.Role == jobs.RolePrefill {
-		slots := func() (int, <-chan struct{}) { view, changed := w.fleet.membership(); return view.decodeSlots, changed }
+		slots := func() (int, <-chan struct{}) { view, changed := w.members.snapshot(); return view.decodeSlots, changed }
 		w.intake.gates = map[jobs.Class]*gate{
 			jobs.Interactive: {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Interactive) }},
 			jobs.Batch:       {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Classes[:]...) }},
 		}
 	}
-	return w.announce(ctx)
+	return w.publishPresence(ctx)
 }
 
 // roles are those whose consumers the worker may take jobs of.
@@ -328,13 +328,13 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 		sharing.Go(func() { w.watchSlots(ctx) })
 	}
 	for ctx.Err() == nil {
-		stirred := w.fleet.stirs()
+		stirred := w.members.news()
 		classes, err := w.admission(ctx, p, place)
 		if err != nil {
 			break
 		}
-		moved := w.line.changes()
-		w.usher(ctx, p, place)
+		moved := w.waiting.changes()
+		w.giveSlots(ctx, p, place)
 		sources, wake := w.sources(classes)
 		sources = slices.DeleteFunc(sources, func(s source) bool { return !w.takes(s) })
 		if len(sources) == 0 { // somebody has just taken the slot
@@ -356,7 +356,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 			return err
 		case errors.Is(err, errWoken), ctx.Err() != nil:
 		default:
-			w.mend(ctx, err)
+			w.recoverConsumer(ctx, err)
 		}
 	}
 	return nil
@@ -364,7 +364,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 
 // takeWhole has a decode worker with a free slot take the next job of the intake, if that is the fastest, and reports whether anything came of it.
 func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival)) bool {
-	if free, _ := w.cfg.Slots.Idle(); free <= w.line.claims(laneSource(w.cfg.Model, 0)) {
+	if free, _ := w.cfg.Slots.Idle(); free <= w.waiting.claims(laneSource(w.cfg.Model, 0)) {
 		return false
 	}
 	lane, why := w.intake.whole(ctx)
@@ -377,7 +377,7 @@ func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival
 	}
 	place(come...)
 	if err != nil {
-		w.mend(ctx, err)
+		w.recoverConsumer(ctx, err)
 	}
 	return len(come) > 0
 }
@@ -385,7 +385,7 @@ func (w *Worker) takeWhole(ctx context.Context, p *puller, place func(...arrival
 // sources are the consumers to fetch from, in this order, which ends with the lanes of the intake, and a channel that is closed when that may
 // have changed.
 func (w *Worker) sources(classes []jobs.Class) ([]source, <-chan struct{}) {
-	view, changed := w.fleet.membership()
+	view, changed := w.members.snapshot()
 	var list []source
 	for _, class := range classes {
 		if w.cfg.Role == jobs.RoleDecode {
@@ -425,7 +425,7 @@ func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival
 			place(p.arrived(m)...)
 		case <-withdraw.C:
 			place(p.withdraw(nil)...)
-			if w.cfg.Look != nil && w.cfg.Role == jobs.RolePrefill {
+			if w.cfg.Peek != nil && w.cfg.Role == jobs.RolePrefill {
 				w.deliveries.Go(func() { w.peek(ctx) })
 			}
 		}
@@ -442,13 +442,13 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 			return nil, err
 		}
 		classes = jobs.Classes[:]
-		if free, _ := w.cfg.Slots.Idle(); w.line.next(free) != nil {
+		if free, _ := w.cfg.Slots.Idle(); w.waiting.next(free) != nil {
 			classes = nil // first who waits here
 		} else if w.cfg.Role == jobs.RolePrefill {
 			if classes, err = w.intake.wait(ctx); err != nil {
 				return nil, err
 			}
-		} else if view, _ := w.fleet.membership(); view.noPrefill {
+		} else if view, _ := w.members.snapshot(); view.noPrefill {
 			soon, cancel := context.WithTimeout(ctx, countLimit)
 			_ = w.intake.survey(soon, time.Now().Add(-depthAge)) // else the turns go by what was known before
 			cancel()
@@ -469,8 +469,8 @@ func (w *Worker) failed(err error, again bool) {
 	}
 }
 
-// mend does what it can about a failed pull: a consumer, or all, may have been deleted. What this user may not create is waited for.
-func (w *Worker) mend(ctx context.Context, err error) {
+// recoverConsumer does what it can about a failed pull: a consumer, or all, may have been deleted. What this user may not create is waited for.
+func (w *Worker) recoverConsumer(ctx context.Context, err error) {
 	const pause = 500 * time.Millisecond
 	if gone, ok := errors.AsType[*goneError](err); ok {
 		role := jobs.RoleDecode

@@ -146,7 +146,7 @@ func (r *rig) asking(role jobs.Stage, want int) {
 }
 
 // Two consumers deliver at nearly the same time, and only one slot is free: the pull that is withdrawn
-// takes no job with it, and blames none.
+// takes no job with it, and counts no attempt.
 func TestWithdrawnPullsBlameNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -210,7 +210,7 @@ func (s *System) presences(ctx context.Context) (list []presence, err error) {
 		}
 		seq = msg.Seq
 		p := presence{said: msg.Time}
-		if json.Unmarshal(msg.Data, &p) == nil { // a farewell has no text
+		if json.Unmarshal(msg.Data, &p) == nil { // a deregistration has no text
 			list = append(list, p)
 		}
 	}

@@ -26,7 +26,7 @@ const (
 	fileSettle   = "internal/queue/settle.go"
 	fileDelivery = "internal/queue/delivery.go"
 	fileTopology = "internal/queue/topology.go"
-	fileEnd      = "internal/queue/end.go"
+	fileEnd      = "internal/queue/endjobs.go"
 	fileTransfer = "internal/handover/transfer.go"
 	fileImport   = "internal/slots/import.go"
 	fileDecode   = "internal/pipeline/decode.go"

@@ -18,11 +18,11 @@ const (
 func autoMutants() []Mutant {
 	return []Mutant{
 		{
-			Name:  "blame for giving way",
+			Name:  "an attempt for giving way",
 			Lacks: "the rule that a batch job that gives way to an interactive one is requeued without an attempt",
 			Edits: []host.Edit{{File: fileErrors, Old: "CodeDraining, CodePreempted, CodeNATS", New: "CodeDraining, CodeNATS"}},
 			Plan:  urgent,
-			Rule:  check.Blamed, Slow: true,
+			Rule:  check.Miscounted, Slow: true,
 		},
 		{
 			Name:  "left to others for ever",

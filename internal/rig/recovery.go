@@ -96,7 +96,7 @@ func Measures() []Measure {
 		}, 1, drained, false},
 		{"abort", []Recovery{
 			row("busy decode worker told to end twice, until it has ended, status 0", 0),
-			row("  and until the call begins at another, unblamed", 0),
+			row("  and until the call begins at another, uncounted", 0),
 		}, 1, aborted, false},
 	}
 }

@@ -233,7 +233,7 @@ func drained(ctx context.Context, s *site) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []time.Duration{call, after}, all.blamed(job)
+	return []time.Duration{call, after}, all.miscounted(job)
 }
 
 // aborted tells a busy decode worker to end, and once more.
@@ -274,5 +274,5 @@ func aborted(ctx context.Context, s *site) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []time.Duration{all.took(second, ended), elsewhere}, all.blamed(job)
+	return []time.Duration{all.took(second, ended), elsewhere}, all.miscounted(job)
 }

@@ -159,13 +159,13 @@ func TestBlame(t *testing.T) {
 		{`{"status":"failed","attempts":{"prefill":1,"decode":1}}`, "failed"},
 		{`[`, "read result"},
 	} {
-		err := told(toldOf("b", `{}`), toldOf("a", tt.record)).blamed("a")
+		err := told(toldOf("b", `{}`), toldOf("a", tt.record)).miscounted("a")
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: error %v, want %q", tt.record, err, tt.err)
 		}
 	}
-	if err := told().blamed("a"); err == nil {
-		t.Error("a job of which nobody was told is not blamed")
+	if err := told().miscounted("a"); err == nil {
+		t.Error("a job of which nobody was told is not miscounted")
 	}
 }
 

@@ -157,8 +157,8 @@ func (s story) ended(signal int) (int, error) {
 	return at, nil
 }
 
-// blamed is an error unless a job succeeded at the first attempt of decode, as its result says.
-func (s story) blamed(job string) error {
+// miscounted is an error unless a job succeeded at the first attempt of decode, as its result says.
+func (s story) miscounted(job string) error {
 	for _, e := range s {
 		if e.Kind != history.Told || e.Job != job {
 			continue

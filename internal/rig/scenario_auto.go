@@ -47,7 +47,7 @@ func givenWay(ctx context.Context, dir string, p *host.Programs, say func(string
 			return err
 		}
 		toldUrgent := s.begin(ctx, plan.Batches[1])
-		const limit = 30 * time.Second // before the workers lose patience with their engines
+		const limit = 30 * time.Second // before the workers' stall limit
 		err := s.until(limit, "its end", func(context.Context) (bool, error) { return s.r.status(s.r.job(urgent.Marker)) != "", ctx.Err() })
 		s.want(err == nil, urgent.Marker, "it waited for batch jobs: %v", err)
 		release()
@@ -57,7 +57,7 @@ func givenWay(ctx context.Context, dir string, p *host.Programs, say func(string
 		return toldUrgent()
 	}
 	return play(ctx, o, plan, script, func(s *scene) {
-		s.wantEach("succeeded", plan.Batches...) // that none is blamed is the judge's rule
+		s.wantEach("succeeded", plan.Batches...) // that none is miscounted is the judge's rule
 		again := 0
 		for _, j := range batch.Jobs {
 			if len(s.events(j.Marker, history.Called)) > 1 {

@@ -21,7 +21,7 @@ func engineScenarios() []Scenario {
 		},
 		{
 			Name: "engine frozen", Run: frozenEngine,
-			What: "an engine of each side stops in the middle of a call for longer than its worker's patience, and goes on later",
+			What: "an engine of each side stops in the middle of a call for longer than its worker's stall limit, and goes on later",
 		},
 	}
 }

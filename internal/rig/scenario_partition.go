@@ -78,7 +78,7 @@ func partitioned(ctx context.Context, dir string, p *host.Programs, say func(str
 	})
 }
 
-// wantEnteredOnce asks that no stage took a job twice. The judge forgives that where NATS had a fault, but who is cut off forgets nothing.
+// wantEnteredOnce asks that no stage took a job twice. The judge allows that where NATS had a fault, but who is cut off forgets nothing.
 func (s *scene) wantEnteredOnce(j Job) {
 	first := map[string]uint64{} // sequence, by subject
 	for _, e := range s.events(j.Marker, history.Accepted, history.Stored) {

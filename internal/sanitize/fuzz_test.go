@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Nothing that acts upon a terminal or reorders text is left, and what is inert stays as it is.
+// Nothing that acts upon a terminal or reorders text is left, and what is harmless stays as it is.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"plain\n", "\x1b[31m", "\u009b31m", "\u202e\u2066", "\r\n\r", "\xff\x00", "\u2028\u2029", "🙂é"} {
 		f.Add(s)

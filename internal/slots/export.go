@@ -29,7 +29,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	if n == 0 {
 		return nil, jobs.HandoverErrorf(jobs.FailSave, "a prompt of one token has no state to hand over")
 	}
-	started, err := sl.server.window.open(ctx) // no request may take the slot in between
+	started, err := sl.server.importGate.open(ctx) // no request may take the slot in between
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func TestFlippedBytesDoNotEndTheServer(t *testing.T) {
 // A full disk leaves part of a file behind, which must go.
 func TestSaveOnAFullDisk(t *testing.T) {
 	m := start(t, setup{limit: 64})
-	if _, err := m.Mover(t.Context()); err != nil {
+	if _, err := m.KVTransfer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p := m.prompt(t, 1, 2000)
@@ -261,11 +261,11 @@ func TestCancelledImport(t *testing.T) {
 
 func TestMover(t *testing.T) {
 	m := start(t, setup{slots: 2})
-	first, err := m.Mover(t.Context())
+	first, err := m.KVTransfer(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := m.Mover(t.Context())
+	again, err := m.KVTransfer(t.Context())
 	if err != nil || len(first.Fingerprint.Differences(again.Fingerprint, true)) > 0 {
 		t.Errorf("asked again: %+v, %v; want %+v", again, err, first)
 	}
@@ -274,7 +274,7 @@ func TestMover(t *testing.T) {
 		t.Errorf("fingerprint %+v", p)
 	}
 	if first.Dir != m.config.Dir || first.Prefix != "test-" || first.BytesPerToken <= 0 || first.FixedBytes <= 0 {
-		t.Errorf("mover %+v", first)
+		t.Errorf("transfer %+v", first)
 	}
 	if left := m.files(t); len(left) > 0 {
 		t.Errorf("the sample is left: %q", left)
@@ -295,7 +295,7 @@ func TestMover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Mover(t.Context()); failure(err) != jobs.FailNoState || !strings.Contains(err.Error(), says) {
+		if _, err := s.KVTransfer(t.Context()); failure(err) != jobs.FailNoState || !strings.Contains(err.Error(), says) {
 			t.Errorf("error %v (%s), want no_state that says %q", err, failure(err), says)
 		}
 	}
@@ -305,14 +305,14 @@ func TestMover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set, err := s.Mover(t.Context()); err != nil || len(set.Fingerprint.Differences(p, true)) != 1 {
+	if set, err := s.KVTransfer(t.Context()); err != nil || len(set.Fingerprint.Differences(p, true)) != 1 {
 		t.Errorf("with another flag for positions: %+v, %v", set, err)
 	}
 	c.Header = nil
 	if s, err = Connect(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if set, err := s.Mover(t.Context()); err != nil || set.BytesPerToken != 0 {
+	if set, err := s.KVTransfer(t.Context()); err != nil || set.BytesPerToken != 0 {
 		t.Errorf("without the model's header: %+v, %v", set, err)
 	}
 }
@@ -320,7 +320,7 @@ func TestMover(t *testing.T) {
 func TestMoverNeedsASlotFolder(t *testing.T) {
 	m := start(t, setup{noFolder: true})
 	for range 2 {
-		_, err := m.Mover(t.Context())
+		_, err := m.KVTransfer(t.Context())
 		if failure(err) != jobs.FailNoState || !strings.Contains(err.Error(), "was started without --slot-save-path; start it with --slot-save-path "+m.config.Dir) {
 			t.Errorf("error %v (%s)", err, failure(err))
 		}
@@ -335,11 +335,11 @@ func TestMoverOfABusyServer(t *testing.T) {
 	enough := jobs.HandoverErrorf(jobs.FailNoState, "busy")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(enough)
-	if _, err := m.Mover(ctx); !errors.Is(err, enough) {
+	if _, err := m.KVTransfer(ctx); !errors.Is(err, enough) {
 		t.Errorf("error %v, want the cause", err)
 	}
 	sl.Release()
-	if _, err := m.Mover(t.Context()); err != nil {
+	if _, err := m.KVTransfer(t.Context()); err != nil {
 		t.Errorf("when the slot is free: %v", err)
 	}
 }
@@ -362,10 +362,10 @@ func TestMoverOfAServerThatHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), saveLimit/2)
 	defer cancel()
-	if _, err := s.Mover(ctx); failure(err) != jobs.FailNoState || !strings.Contains(err.Error(), "too busy to write a sample state") || ctx.Err() != nil {
-		t.Errorf("error %v, and the caller's patience: %v", err, ctx.Err())
+	if _, err := s.KVTransfer(ctx); failure(err) != jobs.FailNoState || !strings.Contains(err.Error(), "too busy to write a sample state") || ctx.Err() != nil {
+		t.Errorf("error %v, and the caller's context: %v", err, ctx.Err())
 	}
-	if _, err := s.Mover(ctx); err != nil || !hung.Load() {
+	if _, err := s.KVTransfer(ctx); err != nil || !hung.Load() {
 		t.Errorf("when the server saves: %v", err)
 	}
 }

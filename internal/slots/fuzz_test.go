@@ -24,7 +24,7 @@ func (p parrot) RoundTrip(*http.Request) (*http.Response, error) {
 func answering(status int, body string) *Server {
 	return &Server{
 		config: Config{Client: NewClient(&http.Client{Transport: parrot{status, body}}), Endpoint: Endpoint{URL: "http://127.0.0.1:1"}},
-		pool:   newPool(1, true), window: newWindow(), sampling: newWindow(),
+		pool:   newPool(1, true), importGate: newImportGate(), sampling: newImportGate(),
 	}
 }
 

@@ -54,12 +54,12 @@ func handOver(t *testing.T, a, b *machine, p Prompt) {
 	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != f.Bytes || f.Tokens != n-1 || len(f.First) != firstTokens || f.Saved <= 0 {
 		t.Errorf("state of %d tokens and %d bytes with %d predictions in %v; file %v", f.Tokens, f.Bytes, len(f.First), f.Saved, info.Mode())
 	}
-	mover, err := b.Mover(t.Context())
+	transfer, err := b.KVTransfer(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := mover.BytesPerToken*int64(f.Tokens) + mover.FixedBytes; f.Bytes > most || f.Bytes < mover.BytesPerToken*int64(f.Tokens) {
-		t.Errorf("a state of %d tokens has %d bytes, computed were at most %d·%d+%d", f.Tokens, f.Bytes, f.Tokens, mover.BytesPerToken, mover.FixedBytes)
+	if most := transfer.BytesPerToken*int64(f.Tokens) + transfer.FixedBytes; f.Bytes > most || f.Bytes < transfer.BytesPerToken*int64(f.Tokens) {
+		t.Errorf("a state of %d tokens has %d bytes, computed were at most %d·%d+%d", f.Tokens, f.Bytes, f.Tokens, transfer.BytesPerToken, transfer.FixedBytes)
 	}
 	moved := b.receive(t, f)
 	if err := os.Remove(f.Path); err != nil {
@@ -104,12 +104,12 @@ func TestHandOverOfOtherCaches(t *testing.T) {
 				s := setup{spec: tinymodel.TinyShape(shape, tinymodel.BPE), slots: 2, flags: flags}
 				a, b := start(t, s), start(t, s)
 				handOver(t, a, b, a.prompt(t, 1, 700))
-				ours, err := b.Mover(t.Context())
+				ours, err := b.KVTransfer(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				s.flags = nil
-				theirs, err := start(t, s).Mover(t.Context())
+				theirs, err := start(t, s).KVTransfer(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

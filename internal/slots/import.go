@@ -33,7 +33,7 @@ func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engi
 	if err := sl.fits(p, f); err != nil {
 		return engine.Imported{}, err
 	}
-	started, err := sl.server.window.open(ctx)
+	started, err := sl.server.importGate.open(ctx)
 	if err != nil {
 		return engine.Imported{}, err
 	}

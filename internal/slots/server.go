@@ -29,15 +29,15 @@ type Config struct {
 
 // Server is one llama-server, from when it was connected to until it ends. It is safe for concurrent use.
 type Server struct {
-	config Config
-	id     Identity
-	pool   *pool
-	window window // nil unless the server is shared
-	turn   window // of the prompt that is computed; see Prefill
-	recent recent
-	memo   memo
+	config     Config
+	id         Identity
+	pool       *pool
+	importGate importGate // nil unless the server is shared
+	turn       importGate // of the prompt that is computed; see Prefill
+	recent     recent
+	memo       memo
 
-	sampling window // for one at a time
+	sampling importGate // for one at a time
 	mu       sync.Mutex
 	sampled  *sample // what is known of the server's states; nil until it wrote one
 }
@@ -108,9 +108,9 @@ func New(c Config, said Identity) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), turn: newWindow(), sampling: newWindow()}
+	s := &Server{config: c, id: said, pool: newPool(said.Slots, c.plain()), turn: newImportGate(), sampling: newImportGate()}
 	if c.Shared {
-		s.window = newWindow()
+		s.importGate = newImportGate()
 	}
 	return s, nil
 }

@@ -129,7 +129,7 @@ func (sl *Slot) stream(ctx context.Context, path string, body any, tokens []int3
 	started := sl.Started
 	if sl.window == nil {
 		var err error
-		if started, err = sl.server.window.open(ctx); err != nil {
+		if started, err = sl.server.importGate.open(ctx); err != nil {
 			return err
 		}
 		defer started()

@@ -67,13 +67,13 @@ func later(f func()) (returned func() bool) {
 
 // beginnings are the ways in which something begins on a server.
 func beginnings(s *Server) map[string]func(context.Context) (func(), error) {
-	return map[string]func(context.Context) (func(), error){"a request": s.Begin, "an import, or a request that names its slot": s.window.open}
+	return map[string]func(context.Context) (func(), error){"a request": s.Begin, "an import, or a request that names its slot": s.importGate.open}
 }
 
 // importing is a shared server into which a state is imported.
 func importing(t *testing.T) (s *Server, imported func()) {
 	s = (&board{}).server(t, true)
-	imported, err := s.window.open(t.Context())
+	imported, err := s.importGate.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestNothingBeginsDuringAnImport(t *testing.T) {
 	})
 }
 
-// An import whose engine hangs ends with the patience for its job. Others do not wait as long.
+// An import whose engine hangs ends with its job's stall limit. Others do not wait as long.
 func TestAHungImportHoldsUpOthersForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, imported := importing(t)
@@ -165,7 +165,7 @@ func TestNoImportBeforeAForeignRequestHasItsSlot(t *testing.T) {
 				opened, imported := make(chan struct{}), func() {}
 				go func() {
 					var err error
-					if imported, err = s.window.open(t.Context()); err != nil {
+					if imported, err = s.importGate.open(t.Context()); err != nil {
 						t.Error(err)
 					}
 					close(opened)
@@ -205,7 +205,7 @@ func TestNoImportBeforeACancelledRequestHasEnded(t *testing.T) {
 		}
 		cancel()
 		opened := later(func() {
-			if _, err := s.window.open(t.Context()); err != nil {
+			if _, err := s.importGate.open(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

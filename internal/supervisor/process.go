@@ -18,8 +18,8 @@ const script = `exec 3<&0
 (exec >/dev/null 2>&1; read -r _ <&3; kill -s KILL -- -$$) &
 exec "$@" </dev/null 3<&-`
 
-// patience is how long a program that was asked to end may take.
-const patience = 5 * time.Second
+// stopLimit is how long a program that was asked to end may take.
+const stopLimit = 5 * time.Second
 
 // Process is a started program with all its children, in a process group of its own, so that a Ctrl-C
 // meant for us lets it finish what we are waiting for.
@@ -70,7 +70,7 @@ func (p *Process) Stop() {
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(stopLimit):
 		p.Kill()
 	}
 }

@@ -432,7 +432,7 @@ func (v *victim) failed() *jobs.Job {
 	v.t.Helper()
 	j := newJob(alice, model, func(j *jobs.Job) { j.Prompt, j.Batch = v.secret, v.secret })
 	d := queue.DeadLetter{Code: jobs.CodeInvalid, Message: "it cannot be done: " + v.secret, Job: *j}
-	if err := v.queue.Bury(v.t.Context(), jobs.StagePrefill, model, j.ID, d); err != nil {
+	if err := v.queue.PublishDeadLetter(v.t.Context(), jobs.StagePrefill, model, j.ID, d); err != nil {
 		v.t.Fatal(err)
 	}
 	return j

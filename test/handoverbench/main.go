@@ -126,8 +126,8 @@ func (b *bench) start(ctx context.Context, s starter, e standin.Engines, dir str
 		if err != nil {
 			return err
 		}
-		if d.Mover == nil {
-			return fmt.Errorf("the engine moves no states: %s", d.NoMover)
+		if d.KVTransfer == nil {
+			return fmt.Errorf("the engine moves no states: %s", d.NoKVTransfer)
 		}
 	}
 	return nil
@@ -245,7 +245,7 @@ func (b *bench) one(ctx context.Context, i, n int) (r row, err error) {
 		return r, err
 	}
 	start := time.Now()
-	f, err := b.client.Fetch(ctx, &offered, d.Mover.Dir, "bench-", func() {})
+	f, err := b.client.Fetch(ctx, &offered, d.KVTransfer.Dir, "bench-", func() {})
 	if err != nil {
 		return r, err
 	}

@@ -128,7 +128,7 @@ async function cancel(job) {
 // The run.
 
 const model = process.argv[2];
-const patience = 60;
+const waitSeconds = 60;
 const say = (step, line) => console.log(JSON.stringify({ step, ...line }));
 const outcome = (r) => r && { status: r.status, method: r.method, text: r.text, error: r.error };
 
@@ -136,14 +136,14 @@ const outcome = (r) => r && { status: r.status, method: r.method, text: r.text, 
   const job = newJob({ model, prompt: "Is `x <- 1` good R?", options: { num_predict: 8, temperature: 0 } });
   await submit(job);
   const again = await submit(job); // as after a lost answer: it is still one job
-  const result = await awaitResult(job, patience);
+  const result = await awaitResult(job, waitSeconds);
   say("await", { job: job.id, result: outcome(result) ?? await whyNoResult(job), again: again.duplicate === true });
 }
 
 {
   const job = newJob({ model, prompt: "Write a loop in R.", options: { num_predict: 8, temperature: 0 } });
   let text = "", attempt = 0, done = false, chunks = 0;
-  const result = await stream(job, patience, (chunk) => {
+  const result = await stream(job, waitSeconds, (chunk) => {
     if (chunk.attempt > attempt) [text, attempt] = ["", chunk.attempt]; // the job is run again
     text += chunk.text ?? "";
     done ||= chunk.done === true;
@@ -164,7 +164,7 @@ const outcome = (r) => r && { status: r.status, method: r.method, text: r.text, 
   const cancelled = await cancel(job);
   const before = chunks;
   const again = await cancel(job);
-  const result = await awaitResult(job, patience);
+  const result = await awaitResult(job, waitSeconds);
   await nc.flush();
   sub.unsubscribe();
   say("cancel", { job: job.id, cancelled: cancelled === "running", again: again !== "finished", result: outcome(result), late_chunks: chunks - before });

@@ -11,7 +11,7 @@ import (
 )
 
 // All workers are stopped and replaced, one after the other and twice round, while a batch is done: every job succeeds, none is
-// blamed, and none is computed twice.
+// miscounted, and none is computed twice.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

@@ -31,7 +31,7 @@ func (c *awaitCmd) Run(ctx context.Context, s *session) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	wait, cancel := s.patience(ctx, c.Timeout)
+	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	if c.Batch != "" {
 		return c.batch(ctx, wait, s)

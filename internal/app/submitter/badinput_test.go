@@ -55,8 +55,8 @@ func TestOthersWordsAreInert(t *testing.T) {
 	}
 	id := jobs.NewID()
 	dead := &jobs.Job{ID: id, User: "tester", Batch: "b", CustomID: evil, Class: jobs.Class(evil), Model: evil}
-	if err := conn.Bury(t.Context(), jobs.StageDecode, evil, id, queue.DeadLetter{
-		Code: jobs.Code(evil), Message: evil, User: "tester", Batch: evil, Job: *dead, Worker: evil, BuriedAt: time.Now(),
+	if err := conn.PublishDeadLetter(t.Context(), jobs.StageDecode, evil, id, queue.DeadLetter{
+		Code: jobs.Code(evil), Message: evil, User: "tester", Batch: evil, Job: *dead, Worker: evil, FailedAt: time.Now(),
 	}); err != nil {
 		t.Fatal(err)
 	}

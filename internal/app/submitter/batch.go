@@ -72,7 +72,7 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	c.setPlan(s, list)
-	wait, cancel := s.patience(ctx, c.Timeout)
+	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	run := newRun(s, list[0].Batch, models(list), len(list))
 	run.dir, run.foresees = dir, newForesight(list)
@@ -142,7 +142,7 @@ func (c *batchCmd) read(s *session) (list []*jobs.Job, skipped int, err error) {
 	switch {
 	case len(problems) > 0 && !c.SkipBad:
 		return nil, 0, withHint(jobs.Errorf(jobs.CodeInvalid, "%s has %d broken lines and %d good ones; nothing was submitted", c.File, len(problems), len(list)),
-			"mend the broken ones, or leave them out with --skip-bad")
+			"fix the broken ones, or leave them out with --skip-bad")
 	case len(list) == 0:
 		return nil, 0, jobs.Errorf(jobs.CodeInvalid, "%s has no job to submit", c.File)
 	}
@@ -228,7 +228,7 @@ func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, 
 	switch {
 	case awaited == nil:
 		return submitted
-	case parent.Err() != nil: // the user's patience ended, which await explains
+	case parent.Err() != nil: // the user's wait ended, which await explains
 		return awaited
 	}
 	return context.Cause(ctx) // what failed first, and ended the other

@@ -67,10 +67,10 @@ func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
 			continue
 		}
 		if count == 1 {
-			fmt.Fprintln(table, "JOB\tSTAGE\tMODEL\tATTEMPTS\tBURIED\tREASON")
+			fmt.Fprintln(table, "JOB\tSTAGE\tMODEL\tATTEMPTS\tFAILED AT\tREASON")
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s: %s\n", cell(l.JobID), cell(l.Stage), cell(l.Model), l.Attempts,
-			l.BuriedAt.Local().Format(time.DateTime), cell(l.Code), cell(l.Message))
+			l.FailedAt.Local().Format(time.DateTime), cell(l.Code), cell(l.Message))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *dlqShowCmd) Run(ctx context.Context, s *session) error {
 	for _, row := range [][2]string{
 		{"job", l.JobID}, {"custom id", j.CustomID}, {"user", j.User}, {"batch", j.Batch}, {"class", string(j.Class)}, {"model", l.Model},
 		{"prompt", fmt.Sprintf("%d bytes", text)}, {"stage", string(l.Stage)}, {"attempts", fmt.Sprint(l.Attempts)},
-		{"reason", string(l.Code) + ": " + l.Message}, {"given up by", l.Worker}, {"buried", l.BuriedAt.Local().Format(time.DateTime)},
+		{"reason", string(l.Code) + ": " + l.Message}, {"given up by", l.Worker}, {"failed at", l.FailedAt.Local().Format(time.DateTime)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(out, "%s\t%s\n", row[0], cell(row[1]))
@@ -161,7 +161,7 @@ func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
 	})
 }
 
-// cell makes what others wrote a cell of a table: inert, and in one line.
+// cell makes what others wrote a cell of a table: sanitized, and in one line.
 func cell[T ~string](s T) string { return sanitize.Text(oneLine(string(s))) }
 
 // oneLine keeps a message from breaking a table.

@@ -20,8 +20,8 @@ import (
 
 // Bounds of what doctor calls well.
 const (
-	healthPatience = 5 * time.Second
-	skewLimit      = time.Second // deadlines compare the clocks of two machines
+	healthTimeout = 5 * time.Second
+	skewLimit     = time.Second // deadlines compare the clocks of two machines
 )
 
 // doctorCmd checks the whole installation.
@@ -36,7 +36,7 @@ type doctorCmd struct {
 
 // Help says what is checked.
 func (doctorCmd) Help() string {
-	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. With --handover MODEL it sends prompts of several lengths instead, each once whole to the decode machine and once through prefill and hand-over, has states compared with what the decode machine computes by itself, and prints how far apart the engines' predictions are. Exit code 0: all well; 3: something to mend; 4: no NATS."
+	return "Checks NATS, JetStream, the streams, every worker with its engine and clock, and sends a small job through each model. With --handover MODEL it sends prompts of several lengths instead, each once whole to the decode machine and once through prefill and hand-over, has states compared with what the decode machine computes by itself, and prints how far apart the engines' predictions are. Exit code 0: all well; 3: something to fix; 4: no NATS."
 }
 
 // finding is what one check came to.
@@ -211,7 +211,7 @@ var errToken = errors.New("it asks for a token")
 // askHealth asks a worker's HTTP API for the status of its health. That another answers in its place,
 // or nobody, or that it asks for another token is an error.
 func askHealth(ctx context.Context, address string, w queue.Presence, token string) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/health", nil)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *doctorCmd) tryModel(ctx context.Context, e *examination, model string, 
 		e.add(levelFailed, "job for "+model, err.Error(), "")
 		return
 	}
-	wait, cancel := s.patience(ctx, c.Timeout)
+	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	greedy, tokens := 0.0, 8
 	r, err := Generate(wait, s.client, &jobs.Job{

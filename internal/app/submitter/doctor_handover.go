@@ -118,7 +118,7 @@ func (c *doctorCmd) try(ctx context.Context, e *examination, model string, bytes
 	prompt := unheard(bytes)
 	t.bytes = len(prompt)
 	run := func(plan jobs.Plan, prompt string, sample bool) (*jobs.Result, error) {
-		wait, cancel := e.session.patience(ctx, c.Timeout)
+		wait, cancel := e.session.waitLimit(ctx, c.Timeout)
 		defer cancel()
 		r, err := Generate(wait, e.session.client, &jobs.Job{
 			V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,

@@ -120,7 +120,7 @@ func (c *gradeCmd) prepare(s *session) (*grader.Options, *grader.Assignment, err
 
 // grade runs the grading and says what came of it.
 func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *grader.Assignment, models grader.Answerer) error {
-	wait, cancel := s.patience(ctx, c.Timeout)
+	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	_, inTurns := models.(*alone)
 	progress := newGradeProgress(s, inTurns)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestMainEnds makes sure that nothing that a command starts goes on when Main has returned, whether
-// the user's patience or a signal ended it.
+// the user's wait or a signal ended it.
 func TestMainEnds(t *testing.T) {
 	server := natstest.Start(t, natsembed.Options{})
 	c, err := queue.Connect(t.Context(), queue.Config{URL: server.URL(), Name: "test"})

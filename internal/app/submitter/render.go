@@ -19,20 +19,20 @@ func isTerminal(stream any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// inertWriter makes inert what is written to a terminal, write by write; each must be whole characters.
-type inertWriter struct{ w io.Writer }
+// sanitizeWriter sanitizes what is written to a terminal, write by write; each must be whole characters.
+type sanitizeWriter struct{ w io.Writer }
 
-func (w inertWriter) Write(p []byte) (int, error) {
+func (w sanitizeWriter) Write(p []byte) (int, error) {
 	if _, err := io.WriteString(w.w, sanitize.Text(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// textWriter is where text of a model goes: as it is into a file or a pipe, inert on a terminal.
+// textWriter is where text of a model goes: as it is into a file or a pipe, sanitized on a terminal.
 func textWriter(w io.Writer) io.Writer {
 	if isTerminal(w) {
-		return inertWriter{w}
+		return sanitizeWriter{w}
 	}
 	return w
 }

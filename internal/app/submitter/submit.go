@@ -69,7 +69,7 @@ func (c *submitCmd) Run(ctx context.Context, s *session) error {
 		_, err := fmt.Fprintln(s.out, j.ID)
 		return err
 	}
-	wait, cancel := s.patience(ctx, c.Timeout)
+	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	r, printed, err := c.generate(wait, s, j)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *j
 // direct asks an Ollama without any queue, because the queue cannot be reached.
 func (c *submitCmd) direct(ctx context.Context, s *session, j *jobs.Job, cause error) error {
 	fmt.Fprintf(s.err, "%s: %s\nasking the Ollama at %s directly instead\n", name, sanitize.Text(cause.Error()), sanitize.Text(jobs.RedactURL(c.Direct)))
-	wait, cancel := s.patience(ctx, c.Timeout)
+	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	r, err := GenerateDirect(wait, c.Direct, j)
 	if err != nil {
@@ -256,8 +256,8 @@ func checkTimes(times ...time.Duration) error {
 	return nil
 }
 
-// patience bounds how long the user waits; 0 is for ever.
-func (s *session) patience(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// waitLimit bounds how long the user waits; 0 is for ever.
+func (s *session) waitLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		return context.WithCancel(ctx)
 	}

@@ -2,7 +2,7 @@
 // them, are seen by people and scripts.
 //
 // Results go to stdout, everything else to stderr, and the exit code says how it went (app.ExitCode).
-// The text of an answer is made inert where stdout is a terminal; whatever else others wrote, in tables, summaries and
+// The text of an answer is sanitized where stdout is a terminal; whatever else others wrote, in tables, summaries and
 // errors, always is. Neither appears in logs.
 package submitter
 
@@ -43,7 +43,7 @@ type grammar struct {
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job or a batch."`
 	Status     statusCmd     `cmd:"" help:"Show machines, models, engines and queues."`
 	Explain    explainCmd    `cmd:"" help:"Say what plan auto would decide, and why."`
-	Doctor     doctorCmd     `cmd:"" help:"Check every link of the chain and say what to mend."`
+	Doctor     doctorCmd     `cmd:"" help:"Check every link of the chain and say what to fix."`
 	DLQ        dlqCmd        `cmd:"" name:"dlq" help:"Look at jobs that could not be done, and run them again."`
 	Purge      purgeCmd      `cmd:"" help:"Remove a batch everywhere."`
 	Admin      adminCmd      `cmd:"" help:"Set an installation up: rights, graders, streams."`

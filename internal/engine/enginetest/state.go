@@ -39,7 +39,7 @@ func Handover(t *testing.T, p Pair) {
 			t.Fatalf("Load: %v", err)
 		}
 	}
-	there, here := p.mover(t, p.Prefill), p.mover(t, p.Decode)
+	there, here := p.kvTransfer(t, p.Prefill), p.kvTransfer(t, p.Decode)
 	if d := here.Fingerprint.Differences(there.Fingerprint, true); len(d) > 0 {
 		t.Fatalf("the engines' fingerprints differ: %s", strings.Join(d, "; "))
 	}
@@ -61,16 +61,16 @@ func Handover(t *testing.T, p Pair) {
 	t.Run("wrong states", p.wrong)
 }
 
-func (p Pair) mover(t *testing.T, e engine.Engine) *engine.Mover {
+func (p Pair) kvTransfer(t *testing.T, e engine.Engine) *engine.KVTransfer {
 	t.Helper()
 	d, err := e.Describe(patient(t))
 	if err != nil {
 		t.Fatalf("Describe: %v", err)
 	}
-	if d.Mover == nil {
-		t.Fatalf("%s moves no states: %s", d.Engine, d.NoMover)
+	if d.KVTransfer == nil {
+		t.Fatalf("%s moves no states: %s", d.Engine, d.NoKVTransfer)
 	}
-	return d.Mover
+	return d.KVTransfer
 }
 
 // export prefills a request and returns what can be handed over.
@@ -114,7 +114,7 @@ func (p Pair) move(t testing.TB, pre engine.Prefilled) engine.Prefilled {
 		t.Fatal(err)
 	}
 	moved := *pre.State
-	moved.Path = filepath.Join(d.Mover.Dir, "moved-"+filepath.Base(pre.State.Path))
+	moved.Path = filepath.Join(d.KVTransfer.Dir, "moved-"+filepath.Base(pre.State.Path))
 	if err := os.WriteFile(moved.Path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}

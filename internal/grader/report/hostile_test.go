@@ -188,7 +188,7 @@ func TestTextIsInert(t *testing.T) {
 	}
 }
 
-// What is inert is still there to be read.
+// What is sanitized is still there to be read.
 func TestPagesShowWhatWasSaid(t *testing.T) {
 	dir, root := newDir(t)
 	const text = "said <b>here</b> & there"

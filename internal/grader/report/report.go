@@ -1,5 +1,5 @@
 // Package report writes what grading came to: per student a JSON file and a self-contained page, for the class a page, summary.json, grades.csv and what
-// nbgrader, Gradescope and a gradebook import. All text of students and models is inert in each of them.
+// nbgrader, Gradescope and a gradebook import. All text of students and models is sanitized in each of them.
 //
 //	DIR/index.html                        the class
 //	DIR/summary.json                      the same as data

@@ -26,7 +26,7 @@ const (
 	Unverified Rule = "unverified" // a greedy job succeeded and nobody asked the engine directly: the rig's own fault
 	Restarted  Rule = "restarted"  // after a cancel or expiry was acknowledged an engine call began, or another record was stored
 	Untold     Rule = "untold"     // a job ended and its caller was not told, or was told something else than the stream says
-	Blamed     Rule = "blamed"     // attempts were counted against a job though nothing had failed
+	Miscounted Rule = "miscounted" // attempts were counted against a job though nothing had failed
 	Strayed    Rule = "strayed"    // a job went another way than the one it asked for, though nothing had failed
 	Unsettled  Rule = "unsettled"  // the history has no end: the rig did not look
 	Left       Rule = "left"       // accepted and still in a stream at the end, which is no loss, but the run was to wait for it
@@ -34,7 +34,7 @@ const (
 
 // Rules are all rules, in the order in which a verdict lists what was broken.
 func Rules() []Rule {
-	return []Rule{Unsettled, Lost, Duplicate, Repeated, Invented, WrongText, Restarted, Untold, Blamed, Strayed, Left, Unverified}
+	return []Rule{Unsettled, Lost, Duplicate, Repeated, Invented, WrongText, Restarted, Untold, Miscounted, Strayed, Left, Unverified}
 }
 
 // Violation is a promise that was broken.

@@ -152,14 +152,14 @@ func TestRules(t *testing.T) {
 		{"told two things", slices.Insert(whole(), 11, told(other)), []string{"untold a"}},
 		{"told two things, and purged", events{submitted(warm), accepted(), told(success), told(other), purged, ended()}, []string{"untold a"}},
 
-		// Blamed.
-		{"tried twice", tried(success2, delivered("prefill-1", "INTAKE", 1)), []string{"blamed a"}},
-		{"failed for good", tried(record(failure, `"text":""`, `"text":"","attempts":{"prefill":1,"decode":3}`), delivered("decode-1", "RELAY", 1), delivered("decode-2", "RELAY", 1)), []string{"blamed a"}},
+		// Miscounted.
+		{"tried twice", tried(success2, delivered("prefill-1", "INTAKE", 1)), []string{"miscounted a"}},
+		{"failed for good", tried(record(failure, `"text":""`, `"text":"","attempts":{"prefill":1,"decode":3}`), delivered("decode-1", "RELAY", 1), delivered("decode-2", "RELAY", 1)), []string{"miscounted a"}},
 		{"tried twice after a fault", tried(success2, delivered("prefill-1", "INTAKE", 1), fault("decode-9", "kill: anywhere")), nil},
-		{"tried twice, and a fault later", slices.Concat(tried(success2, delivered("prefill-1", "INTAKE", 1)), events{fault("decode-9", "kill: anywhere")}), []string{"blamed a"}},
-		{"handed back unblamed", tried(record(success2, `"prefill":2`, `"prefill":1`), delivered("prefill-1", "INTAKE", 1)), nil},
+		{"tried twice, and a fault later", slices.Concat(tried(success2, delivered("prefill-1", "INTAKE", 1)), events{fault("decode-9", "kill: anywhere")}), []string{"miscounted a"}},
+		{"handed back uncounted", tried(record(success2, `"prefill":2`, `"prefill":1`), delivered("prefill-1", "INTAKE", 1)), nil},
 		{"one that no worker saw, and one handed back", tried(success2, counted(3, delivered("prefill-1", "INTAKE", 1))), nil},
-		{"one that no worker saw, and one of a failure", tried(record(success2, `"prefill":2`, `"prefill":3`), counted(3, delivered("prefill-1", "INTAKE", 1))), []string{"blamed a"}},
+		{"one that no worker saw, and one of a failure", tried(record(success2, `"prefill":2`, `"prefill":3`), counted(3, delivered("prefill-1", "INTAKE", 1))), []string{"miscounted a"}},
 		{"tried twice, and nobody knows since when", but(history.Stored, "", tried(success2, delivered("prefill-1", "INTAKE", 1))), nil},
 
 		// Strayed.
@@ -207,8 +207,8 @@ func TestEachRuleHangsOnItsEvent(t *testing.T) {
 		{"wrong text: what the engine says", history.Expected, "", events{submitted(job), accepted(), told(success), found("RESULTS", 7, success), expect("no"), ended()}, []string{"wrong text a"}, []string{"unverified a"}},
 		{"unverified: what the engine says", history.Expected, "", whole(), nil, []string{"unverified a"}},
 		{"restarted: the cancel", history.Cancelled, "", cancelled, []string{"restarted a"}, nil},
-		{"blamed: the time of the result", history.Stored, "RESULTS", tried(success2, delivered("prefill-1", "INTAKE", 1)), []string{"blamed a"}, nil},
-		{"blamed: the fault", history.Fault, "", tried(success2, fault("prefill-1", "kill: anywhere")), nil, []string{"blamed a"}},
+		{"miscounted: the time of the result", history.Stored, "RESULTS", tried(success2, delivered("prefill-1", "INTAKE", 1)), []string{"miscounted a"}, nil},
+		{"miscounted: the fault", history.Fault, "", tried(success2, fault("prefill-1", "kill: anywhere")), nil, []string{"miscounted a"}},
 		{"restarted: the call", history.Called, "", cancelled, []string{"restarted a"}, nil},
 		{"untold: the word", history.Told, "", whole(), nil, []string{"untold a"}},
 		{"unsettled: the end", history.Ended, "", whole(), nil, []string{"unsettled "}},

@@ -18,7 +18,7 @@ type finding struct {
 
 // broken holds each rule against the job. What a history without an end cannot show is not asked of it.
 func (d *dossier) broken(settled bool) []finding {
-	all := []finding{d.duplicate(), d.repeated(), d.invented(), d.wrongText(), d.restarted(), d.toldWrong(), d.blamed(), d.strayed()}
+	all := []finding{d.duplicate(), d.repeated(), d.invented(), d.wrongText(), d.restarted(), d.toldWrong(), d.miscounted(), d.strayed()}
 	if settled {
 		all = append(all, d.lost(), d.left(), d.unverified(), d.untold())
 	}
@@ -202,10 +202,10 @@ func (d *dossier) toldWrong() finding {
 	return f
 }
 
-// blamed: no attempt is counted but the first of each stage as long as nothing fails. Deliveries that the server counted and no worker saw, since they came
+// miscounted: no attempt is counted but the first of each stage as long as nothing fails. Deliveries that the server counted and no worker saw, since they came
 // while a pull was withdrawn, are attempts all the same.
-func (d *dossier) blamed() finding {
-	f := finding{rule: Blamed}
+func (d *dossier) miscounted() finding {
+	f := finding{rule: Miscounted}
 	end, calm := d.undisturbed()
 	if !calm {
 		return f

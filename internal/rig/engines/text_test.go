@@ -90,11 +90,11 @@ func handedOver(t *testing.T, prefill, decode engine.Engine, record []byte) stri
 		t.Fatalf("Prefill: state %v, %s %q, %v", p.State, p.Failure, p.Note, err)
 	}
 	d, err := decode.Describe(t.Context())
-	if err != nil || d.Mover == nil {
-		t.Fatalf("Describe: %s, %v; want an engine that moves states", d.NoMover, err)
+	if err != nil || d.KVTransfer == nil {
+		t.Fatalf("Describe: %s, %v; want an engine that moves states", d.NoKVTransfer, err)
 	}
 	moved := *p.State
-	moved.Path = filepath.Join(d.Mover.Dir, "moved-"+filepath.Base(moved.Path))
+	moved.Path = filepath.Join(d.KVTransfer.Dir, "moved-"+filepath.Base(moved.Path))
 	if err := os.Rename(p.State.Path, moved.Path); err != nil {
 		t.Fatal(err)
 	}

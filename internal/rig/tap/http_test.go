@@ -57,7 +57,7 @@ func listenHTTP(t *testing.T, target string, on func(*Exchange) Answer) (*Tap, *
 	t.Helper()
 	tp, err := ListenHTTP(HTTPOptions{Target: target, On: on})
 	open(t, tp, err)
-	c := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	c := &http.Client{Transport: &http.Transport{}, Timeout: testTimeout}
 	t.Cleanup(c.CloseIdleConnections)
 	return tp, c
 }

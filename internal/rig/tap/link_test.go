@@ -54,7 +54,7 @@ func dial(t *testing.T, tp *Tap) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	return c.(*net.TCPConn)
@@ -103,7 +103,7 @@ func silence(t *testing.T, c net.Conn) {
 	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("read %d bytes, %v; want silence", n, err)
 	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -181,7 +181,7 @@ func TestDelay(t *testing.T) {
 	}
 
 	// What is under way when the weather clears is not held up any more.
-	tp.Set(Conditions{Delay: 10 * patience})
+	tp.Set(Conditions{Delay: 10 * testTimeout})
 	if _, err := io.WriteString(c, "under way"); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestCutAndReset(t *testing.T) {
-	for name, weather := range map[string]Conditions{"fair": {}, "dropping": {Drop: true}, "slow": {Delay: patience}} {
+	for name, weather := range map[string]Conditions{"fair": {}, "dropping": {Drop: true}, "slow": {Delay: testTimeout}} {
 		t.Run(name, func(t *testing.T) {
 			tp := listenRaw(t, echo(t))
 			a, b := dial(t, tp), dial(t, tp)
@@ -333,7 +333,7 @@ func TestTargetDownAndElsewhere(t *testing.T) {
 }
 
 func TestCloseEndsAll(t *testing.T) {
-	for name, weather := range map[string]Conditions{"fair": {}, "dropping": {Drop: true}, "slow": {Delay: patience}, "narrow": {BytesPerSecond: 1}} {
+	for name, weather := range map[string]Conditions{"fair": {}, "dropping": {Drop: true}, "slow": {Delay: testTimeout}, "narrow": {BytesPerSecond: 1}} {
 		t.Run(name, func(t *testing.T) {
 			tp, err := ListenRaw(echo(t))
 			if err != nil {

@@ -22,8 +22,8 @@ import (
 	"tandem/internal/natsembed/natstest"
 )
 
-// patience bounds what a test waits for.
-const patience = 30 * time.Second
+// testTimeout bounds what a test waits for.
+const testTimeout = 30 * time.Second
 
 // sight is what an On saw.
 type sight struct {
@@ -44,7 +44,7 @@ func (s *sight) add(o *Op) {
 // wait returns the first operation that is meant.
 func (s *sight) wait(t *testing.T, what string, meant func(Op) bool) Op {
 	t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(testTimeout)
 	defer limit.Stop()
 	for {
 		s.mu.Lock()
@@ -73,7 +73,7 @@ func listenNATS(t *testing.T, target string, on func(*Op) Verdict) *Tap {
 // client connects, directly or through a tap, and comes back quickly.
 func client(t *testing.T, addr string) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect("nats://"+addr, nats.Name("a client"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0), nats.Timeout(patience))
+	nc, err := nats.Connect("nats://"+addr, nats.Name("a client"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0), nats.Timeout(testTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func stream(t *testing.T, js jetstream.JetStream) jetstream.Consumer {
 // one fetches one message, however long that takes.
 func one(t *testing.T, c jetstream.Consumer) jetstream.Msg {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
 		batch, err := c.Fetch(1, jetstream.FetchMaxWait(time.Second))
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestJetStreamThroughTap(t *testing.T) {
 	if err := nc.Publish("large", large); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := sub.NextMsg(patience); err != nil || !bytes.Equal(m.Data, large) {
+	if m, err := sub.NextMsg(testTimeout); err != nil || !bytes.Equal(m.Data, large) {
 		t.Errorf("a message of 4 MiB did not come back whole: %v", err)
 	}
 
@@ -211,7 +211,7 @@ func TestPubAckHeldAndCut(t *testing.T) {
 			away := make(chan struct{}, 1)
 			nc.SetDisconnectErrHandler(func(*nats.Conn, error) { offer(away) })
 
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			published := make(chan error, 1)
 			go func() {
@@ -337,7 +337,7 @@ func TestLastWords(t *testing.T) {
 		if err := raw.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sub.NextMsg(patience); err != nil {
+		if _, err := sub.NextMsg(testTimeout); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -355,7 +355,7 @@ func TestServerComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-back
-		if err := nc.FlushTimeout(patience); err != nil {
+		if err := nc.FlushTimeout(testTimeout); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,7 +38,7 @@ func (l *link) encrypted(all *sync.WaitGroup, o *TLS, toTarget, toClient *sieve)
 		return
 	}
 	client := tls.Server(fromClient, &tls.Config{Certificates: []tls.Certificate{o.Certificate}, MinVersion: tls.VersionTLS12})
-	if err := client.HandshakeContext(there); err != nil { // the client does not do its part, or the server has lost patience with it
+	if err := client.HandshakeContext(there); err != nil { // the client does not do its part, or the server has given up with it
 		l.close(fullClose)
 		return
 	}

@@ -75,7 +75,7 @@ func (s secured) operator(t *testing.T, addr string) *nats.Conn {
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect("tls://"+addr, key, nats.RootCAs(s.folder.CA()), nats.Name("an operator"), nats.MaxReconnects(-1),
-		nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0), nats.Timeout(patience))
+		nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0), nats.Timeout(testTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (s secured) listening(t *testing.T, subject string) *nats.Subscription {
 	nc := s.operator(t, s.addr())
 	sub, err := nc.SubscribeSync(subject)
 	if err == nil {
-		err = nc.FlushTimeout(patience)
+		err = nc.FlushTimeout(testTimeout)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestTLSThroughTap(t *testing.T) {
 				if err := nc.Publish("large", large); err != nil {
 					t.Fatal(err)
 				}
-				if m, err := sub.NextMsg(patience); err != nil || !bytes.Equal(m.Data, large) {
+				if m, err := sub.NextMsg(testTimeout); err != nil || !bytes.Equal(m.Data, large) {
 					t.Errorf("a message of 4 MiB did not come back whole: %v", err)
 				}
 			}
@@ -154,14 +154,14 @@ func TestTLSHeldAndCut(t *testing.T) {
 			if err := nc.Publish("words", []byte("second")); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := heard.NextMsg(patience); err != nil || string(m.Data) != "second" {
+			if m, err := heard.NextMsg(testTimeout); err != nil || string(m.Data) != "second" {
 				t.Errorf("heard %v, %v; want what was said after the first connection ended", m, err)
 			}
 			for _, end := range []func(){tp.Cut, tp.Reset} {
 				end()
 				<-back
 			}
-			if err := nc.FlushTimeout(patience); err != nil {
+			if err := nc.FlushTimeout(testTimeout); err != nil {
 				t.Error(err)
 			}
 			if err := tp.Err(); err != nil {
@@ -187,10 +187,10 @@ func TestTLSWeather(t *testing.T) {
 	later := make(chan *nats.Conn)
 	go func() { later <- server.operator(t, tp.Addr()) }()
 	tp.Set(Conditions{Delay: 20 * time.Millisecond, BytesPerSecond: 100_000})
-	if _, err := heard.NextMsg(patience); err != nil {
+	if _, err := heard.NextMsg(testTimeout); err != nil {
 		t.Error(err)
 	}
-	if err := (<-later).FlushTimeout(patience); err != nil {
+	if err := (<-later).FlushTimeout(testTimeout); err != nil {
 		t.Error(err)
 	}
 }

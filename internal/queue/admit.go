@@ -33,16 +33,16 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 
 // admit gives a delivery a slot, or a turn if none is free for it; or it has no place here.
 func (w *Worker) admit(ctx context.Context, d *delivery) bool {
-	same, before := w.line.counts(d.from)
+	same, before := w.waiting.counts(d.from)
 	if d.why != "" { // chosen for a slot that nobody could use yet
-		before = w.line.claims(d.from)
+		before = w.waiting.claims(d.from)
 	}
 	free, _ := w.cfg.Slots.Idle()
 	if free <= before && w.mayWait(d.from, same) || w.fetchesFirst(d.from) && same < w.places(d.from) {
 		if w.able(ctx) != nil {
 			return false
 		}
-		d.turn = w.line.join(ctx, d.from)
+		d.turn = w.waiting.join(ctx, d.from)
 		if d.from.class() == jobs.Interactive {
 			w.preempt()
 		}

@@ -11,10 +11,10 @@ import (
 	"tandem/internal/jobs"
 )
 
-// keep tells the server again and again that the delivery is being worked on, until letGo is called;
+// heartbeat tells the server again and again that the delivery is being worked on, until stop is called;
 // cancels its task if the engine is silent for too long or somebody cancels the job; and answers a
 // cancel when nothing is being done for the job any more.
-func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (letGo func(), err error) {
+func (d *delivery) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (stop func(), err error) {
 	nc := d.w.c.nc
 	cancels := make(chan *nats.Msg, 16)
 	sub, err := nc.ChanSubscribe(jobs.CancelSubject(d.job.User, d.job.ID), cancels)
@@ -27,12 +27,12 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 		_ = sub.Unsubscribe() // fails only on a closed connection
 		return nil, fmt.Errorf("listen for answers: %w", err)
 	}
-	stop := make(chan struct{})
+	done := make(chan struct{})
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		beat := time.NewTicker(d.w.c.timing.InProgressEvery)
 		defer beat.Stop()
-		k := keeper{delivery: d, cancel: cancel, inbox: heard.Subject, last: d.at}
+		k := heartbeater{delivery: d, cancel: cancel, inbox: heard.Subject, last: d.at}
 		var asked []*nats.Msg
 		for {
 			select {
@@ -45,7 +45,7 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 			case m := <-cancels:
 				asked = append(asked, m)
 				cancel(jobs.ErrCancelled)
-			case <-stop:
+			case <-done:
 				_, _ = heard.Unsubscribe(), sub.Unsubscribe() // fail only on a closed connection
 				for len(cancels) > 0 {
 					asked = append(asked, <-cancels)
@@ -58,13 +58,13 @@ func (d *delivery) keep(ctx context.Context, cancel context.CancelCauseFunc) (le
 		}
 	})
 	return func() {
-		close(stop)
+		close(done)
 		keeping.Wait()
 	}, nil
 }
 
-// keeper gives the signs of life of one delivery.
-type keeper struct {
+// heartbeater gives the signs of life of one delivery.
+type heartbeater struct {
 	*delivery
 	cancel context.CancelCauseFunc
 	inbox  string    // where the server confirms signs of life
@@ -72,8 +72,8 @@ type keeper struct {
 }
 
 // beat gives one sign of life if there is reason to.
-func (k *keeper) beat(now time.Time) {
-	if p := k.patience.Load(); p != nil && p.left(now) <= 0 {
+func (k *heartbeater) beat(now time.Time) {
+	if p := k.watchdog.Load(); p != nil && p.left(now) <= 0 {
 		k.cancel(jobs.ErrStalled) // and no sign of life: if even that does not end the task, the job goes elsewhere
 		k.last = now
 		return
@@ -87,12 +87,12 @@ func (k *keeper) beat(now time.Time) {
 }
 
 // answered takes the server's word that it has heard of the delivery. If it had not for so long that it gave the
-// job to another, because the connection was away or frozen, the job was not to blame.
-func (k *keeper) answered(ctx context.Context, now time.Time) {
+// job to another, because the connection was away or frozen, the delivery is no attempt.
+func (k *heartbeater) answered(ctx context.Context, now time.Time) {
 	if now.Sub(k.last) > k.w.c.timing.AckWait {
 		ctx, cancel := context.WithTimeout(ctx, tryLimit)
 		defer cancel()
-		if err := k.discount(ctx); err != nil {
+		if err := k.recordUncountedRedelivery(ctx); err != nil {
 			k.log.Warn("record lost connection", "error", err)
 			return // to be tried again with the next answer
 		}
@@ -101,8 +101,8 @@ func (k *keeper) answered(ctx context.Context, now time.Time) {
 	k.confirmed.Store(now.UnixNano())
 }
 
-// kept reports whether nobody else can have got the job meanwhile, nor a cancel have gone unheard: the server has heard of the delivery, and we of the server.
-func (d *delivery) kept(now time.Time) bool {
+// owned reports whether nobody else can have got the job meanwhile, nor a cancel have gone unheard: the server has heard of the delivery, and we of the server.
+func (d *delivery) owned(now time.Time) bool {
 	last := max(d.at.UnixNano(), d.confirmed.Load())
 	return now.Sub(time.Unix(0, last)) < d.w.c.timing.AckWait && d.w.c.nc.Stats().Reconnects == d.reconnects
 }

@@ -23,10 +23,10 @@ type sample struct {
 	again  time.Time // when to try again after err
 }
 
-// Mover says how the server's states look, or why it has none, with the remedy. The first call has the
+// KVTransfer says how the server's states look, or why it has none, with the remedy. The first call has the
 // server write a small one, unless it wrote another before, and so finds out what the server really does,
 // whatever it was started with. An error is a *jobs.HandoverError, or that of a server that is gone.
-func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
+func (s *Server) KVTransfer(ctx context.Context) (*engine.KVTransfer, error) {
 	if err := s.canMove(); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Server) Mover(ctx context.Context) (*engine.Mover, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &engine.Mover{Fingerprint: s.fingerprint(l), Start: s.id.Start, Dir: s.config.Dir, Prefix: s.config.Prefix}
+	m := &engine.KVTransfer{Fingerprint: s.fingerprint(l), Start: s.id.Start, Dir: s.config.Dir, Prefix: s.config.Prefix}
 	if h := s.config.Header; h != nil {
 		if l.Digest == jobs.Unread {
 			l.CacheK, l.CacheV = "f16", "f16" // llama-server's default

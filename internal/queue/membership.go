@@ -14,86 +14,86 @@ import (
 	"tandem/internal/jobs"
 )
 
-// fleet is one worker's view of the workers that serve its model. It hears each of their beats and
+// membership is one worker's view of the workers that serve its model. It hears each of their beats and
 // takes one for gone when it was silent for the bucket's TTL, whether or not the server has noticed.
-type fleet struct {
+type membership struct {
 	model string
 	role  jobs.Stage    // of the worker whose view it is
 	self  string        // the key of its presence
 	ttl   time.Duration // silence after which a worker is gone
 	grace time.Duration // for a prefill worker to appear, or appear again, before its jobs are taken over
 
-	mu      sync.Mutex
-	seen    map[string]sighting // by the key of the presence
-	heard   time.Time           // when one of the others was heard last
-	alone   time.Time           // since when there is no live prefill worker; zero while there is one
-	view    membership
-	changed chan struct{} // closed and replaced when view changes
-	stirred chan struct{} // and when anybody is heard of
+	mu         sync.Mutex
+	heartbeats map[string]heartbeat // by the key of the presence
+	heard      time.Time            // when one of the others was heard last
+	alone      time.Time            // since when there is no live prefill worker; zero while there is one
+	view       snapshot
+	changed    chan struct{} // closed and replaced when view changes
+	heardOf    chan struct{} // and when anybody is heard of
 
 	asks chan chan struct{} // of catchUp
 }
 
-type sighting struct {
+type heartbeat struct {
 	presence Presence
 	heard    time.Time
 }
 
-// membership is what a worker decides by.
-type membership struct {
+// snapshot is what a worker decides by.
+type snapshot struct {
 	decodeSlots int  // of the live decode workers
 	noPrefill   bool // no live prefill worker is left, and none came within the grace
 	peers       int  // other live workers of the same role
 	idleSlots   int  // of those that are ready, as they said last
 }
 
-func newFleet(model string, timing Timing, now time.Time) *fleet {
-	return &fleet{
+func newMembership(model string, timing Timing, now time.Time) *membership {
+	return &membership{
 		model: model, ttl: timing.PresenceTTL, grace: timing.Beat / 3, // so that the jobs of the last one are begun within 12 s: 10 of silence, this, and two ticks
-		seen: map[string]sighting{}, alone: now, changed: make(chan struct{}), stirred: make(chan struct{}), asks: make(chan chan struct{}),
+		heartbeats: map[string]heartbeat{}, alone: now, changed: make(chan struct{}), heardOf: make(chan struct{}), asks: make(chan chan struct{}),
 	}
 }
 
 // begin sets the time from which workers are waited for.
-func (f *fleet) begin(now time.Time) {
+func (f *membership) begin(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.alone = now
 }
 
-// membership returns the present view and a channel that is closed when it changes.
-func (f *fleet) membership() (membership, <-chan struct{}) {
+// snapshot returns the present view and a channel that is closed when it changes.
+func (f *membership) snapshot() (snapshot, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.view, f.changed
 }
 
-// stirs returns a channel that is closed when anybody is heard of, and by stir.
-func (f *fleet) stirs() <-chan struct{} {
+// news returns a channel that is closed when anybody is heard of, and by stir.
+func (f *membership) news() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stirred
+	return f.heardOf
 }
 
-// stir has whoever waits for news look again.
-func (f *fleet) stir() {
+// notify has whoever waits for news look again.
+func (f *membership) notify() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stirLocked()
+	f.notifyLocked()
 }
 
-func (f *fleet) stirLocked() {
-	close(f.stirred)
-	f.stirred = make(chan struct{})
+func (f *membership) notifyLocked() {
+	close(f.heardOf)
+	f.heardOf = make(chan struct{})
 }
 
 // peers lists the live workers of the model but one, in the order of role and worker. What they run has gone on since they were heard.
-func (f *fleet) peers(but string) []Presence {
+func (f *membership) peers(but string) []Presence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var list []Presence
 	now := time.Now()
-	for _, s := range f.seen {
+	for _, s := range f.heartbeats {
 		p := s.presence
 		if !p.Live() || p.Model != f.model || p.Worker == but {
 			continue
@@ -105,54 +105,54 @@ func (f *fleet) peers(but string) []Presence {
 	return list
 }
 
-// note takes a sign of life; a nil presence is a worker's farewell.
-func (f *fleet) note(key string, p *Presence, now time.Time) {
+// record takes a sign of life; a nil presence means that the worker deregistered.
+func (f *membership) record(key string, p *Presence, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p == nil {
-		delete(f.seen, key)
+		delete(f.heartbeats, key)
 	} else {
-		f.seen[key] = sighting{*p, now}
+		f.heartbeats[key] = heartbeat{*p, now}
 	}
 	if key != f.self {
 		f.heard = now
 	}
 	f.count(now)
-	f.stirLocked()
+	f.notifyLocked()
 }
 
 // lastHeard is when one of the others was heard last.
-func (f *fleet) lastHeard() time.Time {
+func (f *membership) lastHeard() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.heard
 }
 
 // expire forgets who was silent for too long.
-func (f *fleet) expire(now time.Time) {
+func (f *membership) expire(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for key, s := range f.seen {
+	for key, s := range f.heartbeats {
 		if now.Sub(s.heard) > f.ttl {
-			delete(f.seen, key)
+			delete(f.heartbeats, key)
 		}
 	}
 	f.count(now)
 }
 
-// excuse forgives the silence so far: it was we who could not hear.
-func (f *fleet) excuse(now time.Time) {
+// extend renews all leases: it was this worker that could not hear.
+func (f *membership) extend(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for key, s := range f.seen {
-		f.seen[key] = sighting{s.presence, now}
+	for key, s := range f.heartbeats {
+		f.heartbeats[key] = heartbeat{s.presence, now}
 	}
 }
 
 // count brings the view up to date. The lock must be held.
-func (f *fleet) count(now time.Time) {
+func (f *membership) count(now time.Time) {
 	var prefill, slots, peers, idle int
-	for key, s := range f.seen {
+	for key, s := range f.heartbeats {
 		if p := s.presence; p.Live() && p.Model == f.model && p.Role == f.role && key != f.self {
 			peers++
 			if p.State == StateReady {
@@ -173,34 +173,34 @@ func (f *fleet) count(now time.Time) {
 	case f.alone.IsZero():
 		f.alone = now
 	}
-	view := membership{
+	view := snapshot{
 		decodeSlots: slots, noPrefill: prefill == 0 && now.Sub(f.alone) >= f.grace, peers: peers, idleSlots: idle,
 	}
 	if view != f.view {
 		f.view = view
 		close(f.changed)
 		f.changed = make(chan struct{})
-		f.stirLocked()
+		f.notifyLocked()
 	}
 }
 
-// hear takes what a worker says of itself.
-func (f *fleet) hear(m *nats.Msg) {
+// receive takes what a worker says of itself.
+func (f *membership) receive(m *nats.Msg) {
 	key, broadcast := strings.CutPrefix(m.Subject, livePrefix)
 	if !broadcast {
 		key = m.Subject[len(presencePrefix):]
 	}
 	var p Presence
 	if m.Header.Get("KV-Operation") != "" {
-		f.note(key, nil, time.Now())
+		f.record(key, nil, time.Now())
 	} else if json.Unmarshal(m.Data, &p) == nil {
-		f.note(key, &p, time.Now())
+		f.record(key, &p, time.Now())
 	}
 }
 
 // catchUp waits until all that has come of others was heard, though not for long: when the answer to a question to NATS is here, so is all that others
 // said before.
-func (f *fleet) catchUp() {
+func (f *membership) catchUp() {
 	const longest = 20 * time.Millisecond
 	limit, done := time.After(longest), make(chan struct{})
 	select {
@@ -216,7 +216,7 @@ func (f *fleet) catchUp() {
 
 // watch keeps the view up to date until the context ends. The first view is complete when
 // ready is called.
-func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
+func (f *membership) watch(ctx context.Context, c *Conn, ready func()) error {
 	nc := c.nc
 	pattern := "*." + jobs.KeyToken(f.model) + ".*"
 	heard := make(chan *nats.Msg, 256)
@@ -235,14 +235,14 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 
 	// The beats tell everything within one beat; the bucket tells it at once.
 	var present []Presence
-	if err := whileAbsent(ctx, absentLimit, func() (err error) {
+	if err := retryUnavailable(ctx, absentLimit, func() (err error) {
 		present, err = c.presences(ctx, pattern)
 		return err
 	}); err != nil {
 		return err
 	}
 	for _, p := range present {
-		f.note(presenceKey(p.Role, p.Model, p.Worker), &p, time.Now())
+		f.record(presenceKey(p.Role, p.Model, p.Worker), &p, time.Now())
 	}
 	ready()
 
@@ -251,10 +251,10 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 	for {
 		select {
 		case m := <-heard:
-			f.hear(m)
+			f.receive(m)
 		case done := <-f.asks:
 			for len(heard) > 0 {
-				f.hear(<-heard)
+				f.receive(<-heard)
 			}
 			close(done)
 		case now := <-tick.C:
@@ -262,7 +262,7 @@ func (f *fleet) watch(ctx context.Context, c *Conn, ready func()) error {
 				f.expire(now)
 			}
 		case <-status:
-			f.excuse(time.Now())
+			f.extend(time.Now())
 		case <-ctx.Done():
 			return nil
 		}

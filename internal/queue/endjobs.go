@@ -32,7 +32,7 @@ func (c *Conn) cancelJob(ctx context.Context, user, jobID string, before time.Ti
 		}
 		r := l.result
 		if r.Status != jobs.Cancelled && r.Status != jobs.Expired {
-			return ended{Jobs: []Cancelled{{jobID, WasFinished, r.Status}}}, nil
+			return ended{Jobs: []Cancelled{{jobID, PriorFinished, r.Status}}}, nil
 		}
 		l.job = &jobs.Job{V: jobs.Version, ID: r.JobID, User: r.User, Batch: r.Batch, Model: r.Model} // who ended it may have died before all was done
 	}
@@ -103,22 +103,22 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 		if err != nil {
 			return nil, fmt.Errorf("end job %s: %w", l.job.ID, err)
 		}
-		ended[i] = Cancelled{l.job.ID, WasQueued, status}
+		ended[i] = Cancelled{l.job.ID, PriorQueued, status}
 		if !first {
-			ended[i].Was = WasFinished
+			ended[i].Was = PriorFinished
 			if there, err := c.result(ctx, jobs.ResultSubject(r.User, r.Batch, r.JobID)); err == nil && there != nil {
 				ended[i].Status = there.Status
 			}
 		}
 	}
 	// A job that has just failed otherwise is left to who takes its message off the stream, and sees to its dead letter.
-	left := func(i int) bool { return ended[i].Status == jobs.Failed && ended[i].Was == WasFinished }
+	left := func(i int) bool { return ended[i].Status == jobs.Failed && ended[i].Was == PriorFinished }
 	for i, l := range list {
 		if left(i) {
 			continue
 		}
 		if ended[i].Status != jobs.Succeeded {
-			if err := c.bar(ctx, l.job); err != nil {
+			if err := c.blockHops(ctx, l.job); err != nil {
 				return nil, err
 			}
 		}
@@ -126,10 +126,10 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 			return nil, err
 		}
 	}
-	if err := c.purge(ctx, StreamRelay, bars); err != nil {
+	if err := c.purge(ctx, StreamRelay, blockedHops); err != nil {
 		return nil, err
 	}
-	running, err := c.tell(ctx, list)
+	running, err := c.stopRunning(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -140,22 +140,22 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 		if err := c.unqueue(ctx, StreamRelay, l.job); err != nil { // a server that was started again has forgotten the bar
 			return nil, err
 		}
-		if running[i] && ended[i].Was == WasQueued {
-			ended[i].Was = WasRunning
+		if running[i] && ended[i].Was == PriorQueued {
+			ended[i].Was = PriorRunning
 		}
 	}
 	return ended, nil
 }
 
-// bars are the subjects of what bars hops. No consumer reads them. Who dies before they are purged leaves them to whoever does so next.
-const bars = "jobs.*.ended.*.*"
+// blockedHops are the subjects of what bars hops. No consumer reads them. Who dies before they are purged leaves them to whoever does so next.
+const blockedHops = "jobs.*.ended.*.*"
 
-// bar keeps hops of a job out of the relay that are on their way now and come later, over a wire that holds them up, from a worker
+// blockHops keeps hops of a job out of the relay that are on their way now and come later, over a wire that holds them up, from a worker
 // that was frozen or cut off: the server takes each Nats-Msg-Id once, and this uses up theirs.
-func (c *Conn) bar(ctx context.Context, j *jobs.Job) error {
+func (c *Conn) blockHops(ctx context.Context, j *jobs.Job) error {
 	for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
 		msg := &nats.Msg{Subject: "jobs." + string(stage) + ".ended." + jobs.EncodeToken(j.User) + "." + j.ID}
-		err := c.persist(ctx, "bar hand-over", func(ctx context.Context) error {
+		err := c.retry(ctx, "bar hand-over", func(ctx context.Context) error {
 			_, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(messageID(j, stage)), jetstream.WithExpectStream(StreamRelay))
 			if err == nil || !refused(err) {
 				return err
@@ -178,9 +178,9 @@ func (c *Conn) unqueue(ctx context.Context, stream string, j *jobs.Job) error {
 	return c.purge(ctx, stream, jobs.AnyJobFilter("*", j.User, j.ID))
 }
 
-// tell has the workers that are at the jobs stop, and waits until they have, for a while. It returns
+// stopRunning has the workers that are at the jobs stop, and waits until they have, for a while. It returns
 // those that were running, by their places in the list: ids may be the same.
-func (c *Conn) tell(ctx context.Context, list []*location) (map[int]bool, error) {
+func (c *Conn) stopRunning(ctx context.Context, list []*location) (map[int]bool, error) {
 	running := map[int]bool{}
 	if len(list) == 0 {
 		return running, nil

@@ -8,8 +8,8 @@ import (
 	"tandem/internal/jobs"
 )
 
-// line is where deliveries wait that were fetched before a slot was free for them: interactive ones first, then in order of arrival.
-type line struct {
+// slotQueue is where deliveries wait that were fetched before a slot was free for them: interactive ones first, then in order of arrival.
+type slotQueue struct {
 	mu    sync.Mutex
 	turns []*turn
 	moved chan struct{} // closed and replaced when something changes
@@ -17,7 +17,7 @@ type line struct {
 
 // turn is the place of one delivery in the line.
 type turn struct {
-	line  *line
+	line  *slotQueue
 	from  source
 	waits context.Context    // ends when the delivery is to be handed back
 	leave context.CancelFunc // has it handed back
@@ -31,7 +31,7 @@ type seat struct {
 	tried   func() // tells the breaker that the job is done with
 }
 
-func newLine() *line { return &line{moved: make(chan struct{})} }
+func newSlotQueue() *slotQueue { return &slotQueue{moved: make(chan struct{})} }
 
 // class is that of the jobs of a source.
 func (s source) class() jobs.Class {
@@ -44,26 +44,26 @@ func (s source) class() jobs.Class {
 func (s source) rank() int { return slices.Index(jobs.Classes[:], s.class()) }
 
 // join adds a delivery of the source. It is handed back when ctx ends.
-func (l *line) join(ctx context.Context, from source) *turn {
+func (l *slotQueue) join(ctx context.Context, from source) *turn {
 	t := &turn{line: l, from: from, given: make(chan seat, 1)}
 	t.waits, t.leave = context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, before := l.count(from)
 	l.turns = slices.Insert(l.turns, before, t)
-	l.stirred()
+	l.notifyLocked()
 	return t
 }
 
 // counts is how many wait of the source's class, and how many would go before a newcomer of it.
-func (l *line) counts(s source) (same, before int) {
+func (l *slotQueue) counts(s source) (same, before int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.count(s)
 }
 
 // count is counts with the lock held.
-func (l *line) count(s source) (same, before int) {
+func (l *slotQueue) count(s source) (same, before int) {
 	for _, t := range l.turns {
 		if t.from.rank() == s.rank() {
 			same++
@@ -77,7 +77,7 @@ func (l *line) count(s source) (same, before int) {
 
 // claims is how many slots are for those in the line rather than for a job of the source that could begin at once: all that go before it but those of its
 // class whose KV states are still on their way.
-func (l *line) claims(s source) (n int) {
+func (l *slotQueue) claims(s source) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.turns {
@@ -89,7 +89,7 @@ func (l *line) claims(s source) (n int) {
 }
 
 // first is who waits at the head of the line; nil if nobody does.
-func (l *line) first() *turn {
+func (l *slotQueue) first() *turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.turns) == 0 {
@@ -100,7 +100,7 @@ func (l *line) first() *turn {
 
 // next is who begins when so many slots are free: the first who is ready, unless the slots are for jobs that go before its class and
 // will be ready soon. It is nil if nobody begins.
-func (l *line) next(free int) *turn {
+func (l *slotQueue) next(free int) *turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.turns {
@@ -120,8 +120,8 @@ func (l *line) next(free int) *turn {
 	return nil
 }
 
-// dismiss has those handed back that it is right for.
-func (l *line) dismiss(right func(*turn) bool) {
+// handBack has those handed back that it is right for.
+func (l *slotQueue) handBack(right func(*turn) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.turns {
@@ -132,21 +132,21 @@ func (l *line) dismiss(right func(*turn) bool) {
 }
 
 // changes returns a channel that is closed when something may have changed by which slots are given or jobs fetched.
-func (l *line) changes() <-chan struct{} {
+func (l *slotQueue) changes() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.moved
 }
 
-// stir has those look again that wait for a change.
-func (l *line) stir() {
+// notify has those look again that wait for a change.
+func (l *slotQueue) notify() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stirred()
+	l.notifyLocked()
 }
 
-// stirred is stir with the lock held.
-func (l *line) stirred() {
+// heardOf is stir with the lock held.
+func (l *slotQueue) notifyLocked() {
 	close(l.moved)
 	l.moved = make(chan struct{})
 }
@@ -155,7 +155,7 @@ func (l *line) stirred() {
 func (t *turn) wait(ctx context.Context) (seat, error) {
 	t.line.mu.Lock()
 	t.ready = true
-	t.line.stirred()
+	t.line.notifyLocked()
 	t.line.mu.Unlock()
 	select {
 	case s := <-t.given:
@@ -186,6 +186,6 @@ func (t *turn) depart() bool {
 		return false
 	}
 	t.line.turns = slices.Delete(t.line.turns, i, i+1)
-	t.line.stirred()
+	t.line.notifyLocked()
 	return true
 }

@@ -18,15 +18,15 @@ import (
 // is read on, and its connection closed in the middle between two pieces of a model that takes its time for each:
 // a piece that Ollama, paused on a busy machine, still had would have come by then. One that does not mostly comes to its end.
 const (
-	slowPace     = 5 * time.Millisecond // for a piece: Ollama has long been done with one when the next comes
-	slowPieces   = 3                    // in a row show the model's pace
-	quietTime    = 100 * time.Millisecond
-	farewellTime = 3 * time.Second // for a model that never pauses
+	slowPace   = 5 * time.Millisecond // for a piece: Ollama has long been done with one when the next comes
+	slowPieces = 3                    // in a row show the model's pace
+	quietTime  = 100 * time.Millisecond
+	closeLimit = 3 * time.Second // for a model that never pauses
 )
 
-// leave calls hangUp once the context has ended and it is safe to, until hungUp is closed. Heard must be
+// closeGracefully calls hangUp once the context has ended and it is safe to, until hungUp is closed. Heard must be
 // called for every line, wait when the request is over and hungUp closed.
-func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, wait func()) {
+func closeGracefully(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, wait func()) {
 	quiet := make(chan time.Duration, 1) // after the last line, until it is safe
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -35,7 +35,7 @@ func leave(ctx context.Context, hungUp <-chan struct{}, hangUp func()) (heard, w
 		case <-hungUp:
 			return
 		}
-		limit := time.After(farewellTime)
+		limit := time.After(closeLimit)
 		for d := quietTime; ; {
 			select {
 			case d = <-quiet:
@@ -80,7 +80,7 @@ func (e *Engine) left(ctx context.Context) error {
 // restart unloads the model, after a request that was given up because nothing came: the one way to
 // have a lost slot back. Other requests of the model are finished first, and the next one loads it.
 func (e *Engine) restart(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()
 	w := e.wire(ctx, engine.Request{})
 	w.KeepAlive = "0s"

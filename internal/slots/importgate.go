@@ -17,20 +17,20 @@ const (
 // that was lost by it is found out when it is used.
 const longestHold = time.Minute
 
-// window is open for one at a time; a nil one for all. On a shared server, that is for an import, from when the server reads the state until it has begun
+// importGate is open for one at a time; a nil one for all. On a shared server, that is for an import, from when the server reads the state until it has begun
 // to use it, or a request for which the server still has to choose a slot.
-type window chan struct{}
+type importGate chan struct{}
 
-func newWindow() window { return make(window, 1) }
+func newImportGate() importGate { return make(importGate, 1) }
 
-// open waits until the window is free. Further calls of close do nothing.
-func (w window) open(ctx context.Context) (close func(), err error) {
-	if w == nil {
+// open waits until the gate is free. Further calls of close do nothing.
+func (g importGate) open(ctx context.Context) (close func(), err error) {
+	if g == nil {
 		return func() {}, nil
 	}
 	select {
-	case w <- struct{}{}:
-		return sync.OnceFunc(func() { <-w }), nil
+	case g <- struct{}{}:
+		return sync.OnceFunc(func() { <-g }), nil
 	case <-time.After(longestHold):
 		return func() {}, nil
 	case <-ctx.Done():
@@ -45,10 +45,10 @@ func (w window) open(ctx context.Context) (close func(), err error) {
 // On a server of ours every request names its slot, so that nothing remains to be waited for. On a shared one
 // no import begins before the request is seen in a slot.
 func (s *Server) Begin(ctx context.Context) (started func(), err error) {
-	if s.window == nil {
+	if s.importGate == nil {
 		return func() {}, nil
 	}
-	seen, err := s.window.open(ctx)
+	seen, err := s.importGate.open(ctx)
 	if err != nil {
 		return nil, err
 	}
