@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // start runs a server with a configuration file of this folder, but on loopback and with a store of its own.
@@ -166,8 +166,8 @@ func TestSecurityCanBeSwitchedOn(t *testing.T) {
 		jetStream  bool
 	}{
 		{folder.Operator(), "operator", true},
-		{folder.Worker(jobs.RolePrefill, "qwen3-coder:30b"), access.WorkerInbox(jobs.RolePrefill, "qwen3-coder:30b"), true},
-		{folder.Worker(jobs.RoleDecode, "qwen3-coder:30b"), access.WorkerInbox(jobs.RoleDecode, "qwen3-coder:30b"), true},
+		{folder.Worker(protocol.RolePrefill, "qwen3-coder:30b"), access.WorkerInbox(protocol.RolePrefill, "qwen3-coder:30b"), true},
+		{folder.Worker(protocol.RoleDecode, "qwen3-coder:30b"), access.WorkerInbox(protocol.RoleDecode, "qwen3-coder:30b"), true},
 		{grader, "alice", false},
 	} {
 		key, err := nats.NkeyOptionFromSeed(who.key)

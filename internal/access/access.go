@@ -25,7 +25,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Folder is the folder that [Create] makes, by its absolute path. The server's configuration names the files in it by that path.
@@ -122,7 +123,7 @@ func (f Folder) Create(addresses, models []string) (err error) {
 	return atomicfile.Replace(f.Config(), f.configuration(public[f.sys()], public[f.Operator()], workers, models), 0o600)
 }
 
-var roles = []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode}
+var roles = []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode}
 
 // workers are the key files of the workers of these models.
 func (f Folder) workers(models []string) (files []string) {

@@ -21,10 +21,11 @@ import (
 	"go.uber.org/goleak"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -100,7 +101,7 @@ func (s *secured) streams() {
 		s.t.Fatal(err)
 	}
 	for _, m := range []string{model, other} {
-		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 			if err := c.EnsureConsumers(s.t.Context(), role, m); err != nil {
 				s.t.Fatal(err)
 			}
@@ -146,12 +147,12 @@ func TestRights(t *testing.T) {
 	s := start(t, "alice", "bob", odd)
 	s.streams()
 	m, o, om := jobs.EncodeToken(model), jobs.EncodeToken(odd), jobs.EncodeToken(other)
-	key, okey := jobs.KeyToken(model), jobs.KeyToken(other)
-	prefill := func() *nats.Conn { return s.worker(jobs.RolePrefill, model) }
-	decode := func() *nats.Conn { return s.worker(jobs.RoleDecode, model) }
+	key, okey := protocol.KeyToken(model), protocol.KeyToken(other)
+	prefill := func() *nats.Conn { return s.worker(protocol.RolePrefill, model) }
+	decode := func() *nats.Conn { return s.worker(protocol.RoleDecode, model) }
 	graders := []string{
 		"$JS.API.INFO", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.DELETE.INTAKE", "$JS.API.STREAM.PURGE.INTAKE", "$JS.API.CONSUMER.CREATE.INTAKE",
-		"$JS.API.CONSUMER.MSG.NEXT.INTAKE." + jobs.ConsumerName(jobs.RolePrefill, model, jobs.Batch), "$JS.API.DIRECT.GET.RESULTS", "$JS.API.DIRECT.GET.RESULTS.results.alice.b.j",
+		"$JS.API.CONSUMER.MSG.NEXT.INTAKE." + protocol.ConsumerName(protocol.RolePrefill, model, jobs.Batch), "$JS.API.DIRECT.GET.RESULTS", "$JS.API.DIRECT.GET.RESULTS.results.alice.b.j",
 		"jobs.decode." + m + ".batch.u.j", "jobs.fallback." + m + ".batch.u.j", "dlq.prefill." + m + ".u.j", "ctl.cancel.u.j", "ctl.worker.prefill." + key + ".w",
 		"results.alice.b.j", "tokens.alice.b.j", "$KV.workers.prefill." + key + ".w", "$KV.handbacks.u.j.prefill", "operator.cancel", "$SRV.PING", "$SYS.REQ.SERVER.PING",
 	}
@@ -183,13 +184,13 @@ func TestRights(t *testing.T) {
 			[]string{
 				"jobs.decode." + m + ".batch.u.j", "jobs.fallback." + m + ".batch.u.j", "jobs.decode.ended.u.j", "jobs.fallback.ended.u.j", "results.u.b.j", "tokens.u.b.j", "dlq.prefill." + m + ".u.j",
 				"$KV.workers.prefill." + key + ".w", "$KV.handbacks.u.j.prefill", "ctl.cancel.u.j", "ctl.worker.prefill." + key + ".w", "$JS.API.STREAM.MSG.GET.DLQ", "$JS.API.STREAM.PURGE.RESULTS",
-				"$JS.API.CONSUMER.MSG.NEXT.INTAKE." + jobs.ConsumerName(jobs.RolePrefill, model, jobs.Lane(3)), "$JS.API.CONSUMER.MSG.NEXT.CONTROL.kept", "$JS.ACK.CONTROL.kept.1.1.1.1.0",
+				"$JS.API.CONSUMER.MSG.NEXT.INTAKE." + protocol.ConsumerName(protocol.RolePrefill, model, protocol.Lane(3)), "$JS.API.CONSUMER.MSG.NEXT.CONTROL.kept", "$JS.ACK.CONTROL.kept.1.1.1.1.0",
 			},
 			[]string{
 				"jobs.prefill." + m + ".batch.u.j", "jobs.decode." + om + ".batch.u.j", "jobs.fallback." + om + ".batch.u.j", "dlq.prefill." + om + ".u.j",
 				"$KV.workers.prefill." + okey + ".w", "$KV.workers.decode." + key + ".w", "$KV.handbacks.u.j.decode", "ctl.worker.decode." + key + ".w",
 				"$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.UPDATE.INTAKE", "$JS.API.STREAM.DELETE.INTAKE", "$JS.API.CONSUMER.CREATE.INTAKE.x.y", "$JS.API.CONSUMER.DURABLE.CREATE.INTAKE.x", "$JS.API.CONSUMER.DELETE.INTAKE.x",
-				"$JS.API.CONSUMER.MSG.NEXT.RELAY." + jobs.ConsumerName(jobs.RoleDecode, model, jobs.Batch), "$JS.API.CONSUMER.MSG.NEXT.INTAKE." + jobs.ConsumerName(jobs.RolePrefill, other, jobs.Batch),
+				"$JS.API.CONSUMER.MSG.NEXT.RELAY." + protocol.ConsumerName(protocol.RoleDecode, model, jobs.Batch), "$JS.API.CONSUMER.MSG.NEXT.INTAKE." + protocol.ConsumerName(protocol.RolePrefill, other, jobs.Batch),
 				"$JS.API.STREAM.MSG.DELETE.INTAKE", "$JS.API.STREAM.PURGE.KV_workers", "$JS.API.STREAM.MSG.GET.CONTROL", "kept.u.job.j", "_INBOX.alice.x", "_INBOX.x", "_R_.x", "control.cancel.u", "operator.cancel", "$SYS.REQ.SERVER.PING",
 			},
 			[]string{"results.*.*.*", "ctl.cancel.u.j", "ctl.worker.*." + key + ".*", "$KV.workers.*." + key + ".*", "control.*.*", "operator.*", "$SRV.PING", "_INBOX.tandem-prefill." + m + ".>"},
@@ -199,11 +200,11 @@ func TestRights(t *testing.T) {
 			"decode worker", decode,
 			[]string{
 				"jobs.fallback." + m + ".batch.u.j", "jobs.decode.ended.u.j", "results.u.b.j", "dlq.decode." + m + ".u.j", "$KV.workers.decode." + key + ".w", "$KV.handbacks.u.j.decode", "$KV.handbacks.u.j.prefill",
-				"$JS.API.CONSUMER.MSG.NEXT.RELAY." + jobs.ConsumerName(jobs.RoleDecode, model, jobs.Batch), "$JS.API.CONSUMER.MSG.NEXT.INTAKE." + jobs.ConsumerName(jobs.RolePrefill, model, jobs.Batch),
+				"$JS.API.CONSUMER.MSG.NEXT.RELAY." + protocol.ConsumerName(protocol.RoleDecode, model, jobs.Batch), "$JS.API.CONSUMER.MSG.NEXT.INTAKE." + protocol.ConsumerName(protocol.RolePrefill, model, jobs.Batch),
 			},
 			[]string{
 				"jobs.decode." + m + ".batch.u.j", "jobs.prefill." + m + ".batch.u.j", "$KV.workers.prefill." + key + ".w", "ctl.worker.prefill." + key + ".w",
-				"$JS.API.CONSUMER.MSG.NEXT.RELAY." + jobs.ConsumerName(jobs.RoleDecode, other, jobs.Batch), "$JS.API.CONSUMER.CREATE.RELAY.x.y",
+				"$JS.API.CONSUMER.MSG.NEXT.RELAY." + protocol.ConsumerName(protocol.RoleDecode, other, jobs.Batch), "$JS.API.CONSUMER.CREATE.RELAY.x.y",
 			},
 			[]string{"_INBOX.tandem-decode." + m + ".>"}, []string{"_INBOX.tandem-prefill." + m + ".>", "jobs.>"},
 		},
@@ -229,7 +230,7 @@ func TestRights(t *testing.T) {
 func TestQueueConnects(t *testing.T) {
 	s := start(t)
 	s.streams()
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		c, err := queue.Connect(t.Context(), queue.Config{
 			URL: s.server.URL(), Name: "tandem-" + string(role) + " w", NKey: s.folder.Worker(role, other), TLSCA: s.folder.CA(), Inbox: access.WorkerInbox(role, other),
 		})
@@ -258,7 +259,7 @@ func ask(t *testing.T, nc *nats.Conn, subject, body string) (*nats.Msg, error) {
 func TestGraderIsServed(t *testing.T) {
 	s := start(t, "alice", "bob")
 	s.streams()
-	alice, prefill := s.grader("alice"), s.worker(jobs.RolePrefill, model)
+	alice, prefill := s.grader("alice"), s.worker(protocol.RolePrefill, model)
 	heard, err := alice.SubscribeSync("results.alice.>")
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func TestGraderIsServed(t *testing.T) {
 	}
 	id := jobs.NewID()
 	var ack struct{ Stream string }
-	msg, err := ask(t, alice, jobs.JobSubject(jobs.StagePrefill, model, jobs.Batch, "alice", id), "{}")
+	msg, err := ask(t, alice, protocol.JobSubject(jobs.StagePrefill, model, jobs.Batch, "alice", id), "{}")
 	if err != nil || json.Unmarshal(msg.Data, &ack) != nil || ack.Stream != queue.StreamIntake {
 		t.Fatalf("a submit is answered %v, %v", msg, err)
 	}
@@ -277,7 +278,7 @@ func TestGraderIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := js.Consumer(t.Context(), queue.StreamIntake, jobs.ConsumerName(jobs.RolePrefill, model, jobs.Batch))
+	consumer, err := js.Consumer(t.Context(), queue.StreamIntake, protocol.ConsumerName(protocol.RolePrefill, model, jobs.Batch))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ func TestGraderIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a worker does not get the job: %v", err)
 	}
-	if _, err := js.Publish(t.Context(), jobs.ResultSubject("alice", "b", id), []byte("done")); err != nil {
+	if _, err := js.Publish(t.Context(), protocol.ResultSubject("alice", "b", id), []byte("done")); err != nil {
 		t.Fatal(err)
 	}
 	if err := got.DoubleAck(t.Context()); err != nil {
@@ -301,7 +302,7 @@ func TestGraderIsServed(t *testing.T) {
 		}
 	}
 	for m, found := range map[string]bool{model: true, "absent:1": false} {
-		msg, err := ask(t, alice, "model."+jobs.ConsumerName(jobs.RolePrefill, m, jobs.Batch), "")
+		msg, err := ask(t, alice, "model."+protocol.ConsumerName(protocol.RolePrefill, m, jobs.Batch), "")
 		if err != nil || strings.Contains(string(msg.Data), `"error"`) == found {
 			t.Errorf("whether %s is known is answered %s, %v", m, msg.Data, err)
 		}
@@ -336,7 +337,7 @@ func TestAnswersGoNoFurther(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "results.alice.b.j", []byte("chosen by alice")); err != nil {
 		t.Fatal(err)
 	}
-	prefill := s.worker(jobs.RolePrefill, model)
+	prefill := s.worker(protocol.RolePrefill, model)
 	var heard []*nats.Subscription
 	for _, subject := range []string{"control.*.*", "ctl.cancel.*", "results.*.*.*"} {
 		sub, err := prefill.SubscribeSync(subject)
@@ -380,7 +381,7 @@ func TestAddListRevoke(t *testing.T) {
 	s := start(t)
 	s.streams()
 	s.operator()
-	prefill := s.worker(jobs.RolePrefill, model)
+	prefill := s.worker(protocol.RolePrefill, model)
 	lost := make(chan struct{}, 1)
 	prefill.SetDisconnectErrHandler(func(*nats.Conn, error) { lost <- struct{}{} })
 	names := []string{"alice", "bob", odd}
@@ -431,7 +432,7 @@ func TestAddListRevoke(t *testing.T) {
 		t.Errorf("a revoked grader who connects gets %v, want %v", err, nats.ErrAuthorization)
 		nc.Close()
 	}
-	if msg, err := ask(t, bob, jobs.JobSubject(jobs.StagePrefill, model, jobs.Batch, "bob", jobs.NewID()), "{}"); err != nil || !strings.Contains(string(msg.Data), queue.StreamIntake) {
+	if msg, err := ask(t, bob, protocol.JobSubject(jobs.StagePrefill, model, jobs.Batch, "bob", jobs.NewID()), "{}"); err != nil || !strings.Contains(string(msg.Data), queue.StreamIntake) {
 		t.Errorf("after a reload a submit is answered %v, %v", msg, err)
 	}
 	select {
@@ -457,7 +458,7 @@ func TestAddModelAndAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reload()
-	prefill, alice := s.worker(jobs.RolePrefill, model), s.grader("alice")
+	prefill, alice := s.worker(protocol.RolePrefill, model), s.grader("alice")
 	lost := make(chan struct{}, 2)
 	for _, nc := range []*nats.Conn{prefill, alice} {
 		nc.SetDisconnectErrHandler(func(*nats.Conn, error) { lost <- struct{}{} })
@@ -469,7 +470,7 @@ func TestAddModelAndAddress(t *testing.T) {
 	if !slices.Equal(s.certificate().Raw, before.Raw) {
 		t.Error("the certificate was made anew, and is good")
 	}
-	job := func() string { return jobs.JobSubject(jobs.StagePrefill, later, jobs.Batch, "alice", jobs.NewID()) }
+	job := func() string { return protocol.JobSubject(jobs.StagePrefill, later, jobs.Batch, "alice", jobs.NewID()) }
 	if msg, err := ask(t, alice, job(), "{}"); err == nil {
 		t.Errorf("a job for a model that is not served is answered %s", msg.Data)
 	}
@@ -478,8 +479,8 @@ func TestAddModelAndAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reload()
-	s.worker(jobs.RoleDecode, later)
-	s.worker(jobs.RoleDecode, other)
+	s.worker(protocol.RoleDecode, later)
+	s.worker(protocol.RoleDecode, other)
 	if msg, err := ask(t, alice, job(), "{}"); err != nil || !strings.Contains(string(msg.Data), queue.StreamIntake) {
 		t.Errorf("a job for the new model is answered %v, %v", msg, err)
 	}
@@ -494,7 +495,7 @@ func TestAddModelAndAddress(t *testing.T) {
 	default:
 	}
 
-	stolen := s.folder.Worker(jobs.RolePrefill, model)
+	stolen := s.folder.Worker(protocol.RolePrefill, model)
 	aside := filepath.Join(t.TempDir(), "stolen.nk")
 	if err := os.Rename(stolen, aside); err != nil {
 		t.Fatal(err)
@@ -508,7 +509,7 @@ func TestAddModelAndAddress(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("who has a key that was replaced is still connected")
 	}
-	s.worker(jobs.RolePrefill, model)
+	s.worker(protocol.RolePrefill, model)
 	key, err := nats.NkeyOptionFromSeed(aside)
 	if err != nil {
 		t.Fatal(err)
@@ -610,7 +611,7 @@ func TestFiles(t *testing.T) {
 	if err := f.AddGrader("alice", credential); err != nil {
 		t.Fatal(err)
 	}
-	seeds := []string{f.Operator(), filepath.Join(string(f), "sys.nk"), f.Worker(jobs.RolePrefill, model), f.Worker(jobs.RoleDecode, model), credential}
+	seeds := []string{f.Operator(), filepath.Join(string(f), "sys.nk"), f.Worker(protocol.RolePrefill, model), f.Worker(protocol.RoleDecode, model), credential}
 	modes := map[string]os.FileMode{f.CA(): 0o644, list: 0o640, filepath.Join(string(f), "ca-key.pem"): 0o600, filepath.Join(string(f), "server-key.pem"): 0o600}
 	for _, seed := range seeds {
 		modes[seed] = 0o600

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

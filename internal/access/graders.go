@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Grader is a user who may submit jobs.

@@ -7,7 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // reloadLimit is how long the server may take to read its configuration again.
@@ -24,12 +25,12 @@ func (f Folder) Reload(ctx context.Context, url string) error {
 	defer cancel()
 	nc, err := nats.Connect(url, key, nats.RootCAs(f.CA()), nats.Name("tandem-admin"), nats.Timeout(reloadLimit/2))
 	if err != nil {
-		return jobs.Errorf(jobs.CodeNATS, "connect to NATS at %s: %s", jobs.RedactURL(url), jobs.RedactText(err.Error()))
+		return jobs.Errorf(jobs.CodeNATS, "connect to NATS at %s: %s", protocol.RedactURL(url), protocol.RedactText(err.Error()))
 	}
 	defer nc.Close()
 	msg, err := nc.RequestWithContext(ctx, "$SYS.REQ.SERVER."+nc.ConnectedServerId()+".RELOAD", nil)
 	if err != nil {
-		return jobs.Errorf(jobs.CodeNATS, "ask NATS at %s to reload: %w", jobs.RedactURL(url), err)
+		return jobs.Errorf(jobs.CodeNATS, "ask NATS at %s to reload: %w", protocol.RedactURL(url), err)
 	}
 	var answer struct {
 		Error *struct {
@@ -37,10 +38,10 @@ func (f Folder) Reload(ctx context.Context, url string) error {
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return jobs.Errorf(jobs.CodeNATS, "read the answer of NATS at %s: %w", jobs.RedactURL(url), err)
+		return jobs.Errorf(jobs.CodeNATS, "read the answer of NATS at %s: %w", protocol.RedactURL(url), err)
 	}
 	if answer.Error != nil {
-		return jobs.Errorf(jobs.CodeNATS, "NATS at %s cannot read its configuration: %s", jobs.RedactURL(url), answer.Error.Description)
+		return jobs.Errorf(jobs.CodeNATS, "NATS at %s cannot read its configuration: %s", protocol.RedactURL(url), answer.Error.Description)
 	}
 	return nil
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // user is an entry of a NATS configuration, which takes JSON.
@@ -33,7 +34,7 @@ type subjects struct {
 
 // worker has the rights of the workers of a role and model. They create no stream and no consumer: that is the operator's.
 func worker(nkey string, role jobs.Stage, model string) user {
-	m, key := jobs.EncodeToken(model), jobs.KeyToken(model)
+	m, key := jobs.EncodeToken(model), protocol.KeyToken(model)
 	may := []string{
 		"$SYS.REQ.SERVER.*.JSZ", "$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.NAMES.*",
 		"$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>", "$JS.API.DIRECT.GET.KV_handbacks.>", "$JS.API.STREAM.MSG.GET.KV_handbacks",
@@ -49,15 +50,15 @@ func worker(nkey string, role jobs.Stage, model string) user {
 		may = append(may, "$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer, "$JS.ACK."+stream+"."+consumer+".>")
 	}
 	pull("CONTROL", "kept")
-	for _, token := range jobs.Tokens(jobs.RolePrefill) {
-		pull("INTAKE", jobs.ConsumerName(jobs.RolePrefill, model, token))
+	for _, token := range protocol.Tokens(protocol.RolePrefill) {
+		pull("INTAKE", protocol.ConsumerName(protocol.RolePrefill, model, token))
 	}
-	if role == jobs.RolePrefill {
+	if role == protocol.RolePrefill {
 		may = append(may, "$KV.handbacks.*.*.prefill", "jobs.decode."+m+".*.*.*")
 	} else {
 		may = append(may, "$KV.handbacks.*.*.*")
-		for _, token := range jobs.Tokens(jobs.RoleDecode) {
-			pull("RELAY", jobs.ConsumerName(jobs.RoleDecode, model, token))
+		for _, token := range protocol.Tokens(protocol.RoleDecode) {
+			pull("RELAY", protocol.ConsumerName(protocol.RoleDecode, model, token))
 		}
 	}
 	return user{nkey, permissions{
@@ -107,7 +108,7 @@ func forGraders(models []string) []service {
 		{subject: "control.*.*"},
 	}
 	for _, model := range models {
-		for _, token := range jobs.Tokens(jobs.RolePrefill) {
+		for _, token := range protocol.Tokens(protocol.RolePrefill) {
 			all = append(all, service{subject: "jobs.prefill." + jobs.EncodeToken(model) + "." + string(token) + ".*.*"})
 		}
 	}

@@ -18,10 +18,11 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // machine is a llama-server on a backend of llama.cpp's, with the folder of its KV states, as a worker's flags name them.
@@ -39,11 +40,11 @@ func machine(t *testing.T, backend string, spec tinymodel.Spec, flags ...string)
 }
 
 // checked waits until all engines are checked, and returns the checks of both.
-func (s *system) checked() (prefill, decode *jobs.Check) {
+func (s *system) checked() (prefill, decode *protocol.Check) {
 	s.t.Helper()
 	s.waitForWorkers(func(list []queue.Presence) bool {
 		for _, p := range list {
-			if p.Role == jobs.RolePrefill {
+			if p.Role == protocol.RolePrefill {
 				prefill = p.Check
 			} else {
 				decode = p.Check
@@ -99,8 +100,8 @@ func TestBackends(t *testing.T) {
 				for name, pair := range map[string][2]func(*app.WorkerFlags){backend + " → processor": {there, here}, "processor → " + backend: {here, there}} {
 					t.Run(fmt.Sprintf("%s %s %s", name, shape, cacheType), func(t *testing.T) {
 						s := newSystem(t)
-						s.worker(jobs.RolePrefill, "", pair[0])
-						s.worker(jobs.RoleDecode, "", pair[1])
+						s.worker(protocol.RolePrefill, "", pair[0])
+						s.worker(protocol.RoleDecode, "", pair[1])
 						median, far, _ := engine.Between(s.checked())
 						var equal int
 						var most float64
@@ -126,8 +127,8 @@ func TestBackends(t *testing.T) {
 func TestBackendThatComputesWrongly(t *testing.T) {
 	spec := tinymodel.TinyShape(tinymodel.GraniteHybrid, tinymodel.BPE)
 	s := newSystem(t)
-	s.worker(jobs.RolePrefill, "", machine(t, "vulkan", spec))
-	s.worker(jobs.RoleDecode, "", machine(t, "", spec))
+	s.worker(protocol.RolePrefill, "", machine(t, "vulkan", spec))
+	s.worker(protocol.RoleDecode, "", machine(t, "", spec))
 	s.checked()
 	s.foundOut("suspected: the engine of test-prefill.")
 }
@@ -136,12 +137,12 @@ func TestBackendThatComputesWrongly(t *testing.T) {
 func TestEngineThatComputesSomethingElse(t *testing.T) {
 	spec := tinymodel.Tiny(tinymodel.BPE)
 	s := newSystem(t)
-	wrong := s.worker(jobs.RolePrefill, "", machine(t, "", spec, "--rope-freq-base", "3000"))
-	s.worker(jobs.RoleDecode, "", machine(t, "", spec))
+	wrong := s.worker(protocol.RolePrefill, "", machine(t, "", spec, "--rope-freq-base", "3000"))
+	s.worker(protocol.RoleDecode, "", machine(t, "", spec))
 	s.checked()
 	s.foundOut("test-prefill and test-decode predict tokens")
 	wrong.stop()
-	s.worker(jobs.RolePrefill, "", machine(t, "", spec))
+	s.worker(protocol.RolePrefill, "", machine(t, "", spec))
 	s.checked()
 	if r, _ := s.handOver(long("two")); r.Handover == nil || r.Handover.Failure != "" || r.Usage.HandedOver == 0 {
 		t.Errorf("report %+v, usage %+v; want a hand-over by the engine that took its place", r.Handover, r.Usage)
@@ -240,8 +241,8 @@ func TestBuildsAndFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSystem(t)
-			s.worker(jobs.RolePrefill, "", tt.prefill)
-			s.worker(jobs.RoleDecode, "", tt.decode)
+			s.worker(protocol.RolePrefill, "", tt.prefill)
+			s.worker(protocol.RoleDecode, "", tt.decode)
 			for i := range 2 {
 				r, alone := s.handOver(long(fmt.Sprint(name, i)))
 				if r.Text != alone.Text {

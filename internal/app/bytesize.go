@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // ByteSize is a number of bytes that people write with a unit, such as 32GB, 512 MiB or 1.5TB.

@@ -15,8 +15,9 @@ import (
 
 	"tandem/internal/atomicfile"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // checkLimit bounds a check: an engine that hangs must not keep its worker from finding that out.
@@ -36,7 +37,7 @@ type checks struct {
 
 	mu     sync.Mutex
 	of     checkedEngine
-	made   *jobs.Check
+	made   *protocol.Check
 	failed error // of the last try, if it was not made
 	again  time.Time
 }
@@ -53,8 +54,8 @@ func (e checkedEngine) same(o checkedEngine) bool {
 
 // checkFile is the form of the file.
 type checkFile struct {
-	Engine checkedEngine `json:"engine"`
-	Check  *jobs.Check   `json:"check"`
+	Engine checkedEngine   `json:"engine"`
+	Check  *protocol.Check `json:"check"`
 }
 
 // openChecks reads what an earlier run left in the state folder, which need not be there.
@@ -75,7 +76,7 @@ func openChecks(role jobs.Stage, f WorkerFlags) (*checks, error) {
 }
 
 // current is the check of an engine that describes itself so; nil if there is none yet, or, as why says, because it could not be made.
-func (c *checks) current(d engine.Description) (check *jobs.Check, why string) {
+func (c *checks) current(d engine.Description) (check *protocol.Check, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -196,7 +197,7 @@ func (w *Worker) engines(server string) string {
 func (w *Worker) differs(ctx context.Context, server string) string {
 	for end := time.Now().Add(checkSoon); ; {
 		present := w.queue.Peers()
-		i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill && p.Machine+"/"+p.Worker == server })
+		i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == protocol.RolePrefill && p.Machine+"/"+p.Worker == server })
 		if i < 0 {
 			return ""
 		}

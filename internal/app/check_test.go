@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // checked is an engine that only says what it predicts.
 type checked struct {
 	engine.Engine
-	check jobs.Check
+	check protocol.Check
 	err   error
 }
 
-func (c *checked) Check(context.Context) (*jobs.Check, error) { return &c.check, c.err }
+func (c *checked) Check(context.Context) (*protocol.Check, error) { return &c.check, c.err }
 
 // A check holds for the engine that it was made of, also for a worker that starts again, and for no other.
 func TestChecksAreKept(t *testing.T) {
@@ -28,7 +29,7 @@ func TestChecksAreKept(t *testing.T) {
 	}
 	open := func() *checks {
 		t.Helper()
-		c, err := openChecks(jobs.RoleDecode, flags)
+		c, err := openChecks(protocol.RoleDecode, flags)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestChecksAreKept(t *testing.T) {
 	}
 	renew := func(c *checks, start string) {
 		t.Helper()
-		e := &checked{check: jobs.Check{Prompts: prompts, Start: start, Predictions: []map[int]float64{{7: -0.1}}}}
+		e := &checked{check: protocol.Check{Prompts: prompts, Start: start, Predictions: []map[int]float64{{7: -0.1}}}}
 		if err := c.renew(t.Context(), e, about(start, "b1").KVTransfer); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func TestChecksAreKept(t *testing.T) {
 	if err := os.WriteFile(c.file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := openChecks(jobs.RoleDecode, flags); err == nil {
+	if c, err := openChecks(protocol.RoleDecode, flags); err == nil {
 		t.Error("a broken file is not told of")
 	} else {
 		has(c, about("s1", "b1"), false)

@@ -10,7 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v4"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // YAMLFile is a kong loader for a configuration file: a flat YAML map whose keys are the names of
@@ -78,7 +79,7 @@ func PrintConfig(w io.Writer, ctx *kong.Context) error {
 		}
 		setting := flag.Target.Interface()
 		if s, isText := setting.(string); isText && flag.PlaceHolder == "URL" {
-			setting = jobs.RedactURL(s)
+			setting = protocol.RedactURL(s)
 		}
 		var value yaml.Node
 		if err := value.Encode(setting); err != nil {

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // askedDirectly is how a program without Tandem would get the text of a prompt, greedily.
@@ -30,8 +31,8 @@ func TestTextEqualsTheEngineAskedDirectly(t *testing.T) {
 			}
 			s := newSystem(t)
 			one := func(f *app.WorkerFlags) { f.Threads = 1 }
-			s.worker(jobs.RolePrefill, start(), one)
-			s.worker(jobs.RoleDecode, start(), one)
+			s.worker(protocol.RolePrefill, start(), one)
+			s.worker(protocol.RoleDecode, start(), one)
 			s.compare(ollamaDirectly(start()))
 		})
 		t.Run("llama-server "+string(tokenizer), func(t *testing.T) {
@@ -40,8 +41,8 @@ func TestTextEqualsTheEngineAskedDirectly(t *testing.T) {
 			supervised := func(f *app.WorkerFlags) {
 				f.Engine, f.EngineURL, f.ModelFile, f.LlamaServer, f.Threads = "llamacpp", "", file, binary, 1
 			}
-			s.worker(jobs.RolePrefill, "", supervised)
-			s.worker(jobs.RoleDecode, "", supervised)
+			s.worker(protocol.RolePrefill, "", supervised)
+			s.worker(protocol.RoleDecode, "", supervised)
 			s.compare(llamaDirectly(standintest.StartLlamaServer(t, tinymodel.Tiny(tokenizer))))
 		})
 	}

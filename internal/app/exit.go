@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Exit codes of every command.

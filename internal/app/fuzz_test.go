@@ -7,7 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // A configuration file, whatever is in it, sets the flags that it names to what it says, or is refused as a whole.

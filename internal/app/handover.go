@@ -14,8 +14,9 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // What prefill gives decode.
@@ -123,7 +124,7 @@ func (w *Worker) keepSweeping(ctx context.Context) {
 // startHandover starts the worker's part in handing KV states over and sets it in c.
 func (w *Worker) startHandover(ctx context.Context, c *pipeline.Config) error {
 	c.Bare = w.flags.Handover == handoverNone
-	if w.role == jobs.RoleDecode {
+	if w.role == protocol.RoleDecode {
 		return w.fetchStates(c)
 	}
 	if w.flags.Handover != handoverAuto {
@@ -178,7 +179,7 @@ const offersLimit = 200 * time.Millisecond
 func (w *Worker) offers(ctx context.Context, base string) (key string, ok bool) {
 	for end := time.Now().Add(offersLimit); ; {
 		for _, p := range w.queue.Peers() {
-			if u, err := url.Parse(p.StatesURL); err == nil && p.Role == jobs.RolePrefill && u.Host != "" {
+			if u, err := url.Parse(p.StatesURL); err == nil && p.Role == protocol.RolePrefill && u.Host != "" {
 				w.offered.Store(p.StatesURL, p.StatesKey)
 				w.offered.Store(u.Scheme+"://"+u.Host, p.StatesKey) // as it is when it is dialled
 			}
@@ -216,7 +217,7 @@ func (w *Worker) ready(ctx context.Context) error {
 // noState is why this worker moves no KV states; empty if it does.
 func (w *Worker) noState(d engine.Description) string {
 	switch {
-	case w.role == jobs.RolePrefill && w.flags.Handover != handoverAuto:
+	case w.role == protocol.RolePrefill && w.flags.Handover != handoverAuto:
 		return "the prefill worker was started with --handover " + w.flags.Handover
 	case d.KVTransfer == nil:
 		return d.NoKVTransfer

@@ -13,11 +13,12 @@ import (
 	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // machines are two real Ollamas whose KV caches can be reached.
@@ -42,10 +43,10 @@ func on(o *standin.Ollama) func(*app.WorkerFlags) {
 // waiting makes decode look alive, so that prefill goes on, without anybody who fetches.
 func (m *machines) waiting() (stop func()) {
 	m.t.Helper()
-	c := m.connect(queue.Config{NKey: m.access.Worker(jobs.RoleDecode, model), Model: model, Inbox: access.WorkerInbox(jobs.RoleDecode, model)})
+	c := m.connect(queue.Config{NKey: m.access.Worker(protocol.RoleDecode, model), Model: model, Inbox: access.WorkerInbox(protocol.RoleDecode, model)})
 	w, err := queue.NewWorker(c, queue.WorkerConfig{
-		Role: jobs.RoleDecode, Model: model, ID: "waiting", Machine: "waiting", Slots: engine.NewSlots(1), Log: logTo(m.t),
-		Run:      func(context.Context, *jobs.Task) (jobs.Outcome, error) { panic("it fetches nothing") },
+		Role: protocol.RoleDecode, Model: model, ID: "waiting", Machine: "waiting", Slots: engine.NewSlots(1), Log: logTo(m.t),
+		Run:      func(context.Context, *protocol.Task) (protocol.Outcome, error) { panic("it fetches nothing") },
 		Ready:    func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
 		Describe: func() queue.Presence { return queue.Presence{State: queue.StateReady, Slots: 1} },
 	})
@@ -115,8 +116,8 @@ func long(first string) string {
 // The decode machine computes one token of the prompt, and its text is how the prefill machine would have gone on.
 func TestKVStateIsHandedOver(t *testing.T) {
 	m := newMachines(t)
-	m.worker(jobs.RolePrefill, "", on(m.prefill))
-	decode := m.worker(jobs.RoleDecode, "", on(m.decode))
+	m.worker(protocol.RolePrefill, "", on(m.prefill))
+	decode := m.worker(protocol.RoleDecode, "", on(m.decode))
 	m.eventually("both engines are checked", func() bool { // which takes longer on a busy machine than a hand-over waits for it
 		list, err := m.operator.Workers(t.Context())
 		return err == nil && len(list) == 2 && list[0].Check != nil && list[1].Check != nil
@@ -167,7 +168,7 @@ func TestKVStateIsHandedOver(t *testing.T) {
 func TestKVStateIsFetchedAhead(t *testing.T) {
 	m := newMachines(t)
 	stopWaiting := m.waiting()
-	m.worker(jobs.RolePrefill, "", on(m.prefill))
+	m.worker(protocol.RolePrefill, "", on(m.prefill))
 	first, second := m.job(long("one")), m.job(long("two"))
 	first.Options.NumPredict = new(400) // time for the other's state to come
 	m.submit(first)
@@ -175,7 +176,7 @@ func TestKVStateIsFetchedAhead(t *testing.T) {
 	m.submit(second)
 	m.relayed(2)
 	stopWaiting()
-	m.worker(jobs.RoleDecode, "", on(m.decode))
+	m.worker(protocol.RoleDecode, "", on(m.decode))
 	for _, j := range []*jobs.Job{first, second} {
 		r := m.await(j)
 		ahead := strings.Contains(r.Decision, "while the job waited") // the first may have waited for the check of the engine
@@ -199,7 +200,7 @@ func TestPrefillWorkerGoneBeforeTheFetch(t *testing.T) {
 			l.Close()
 			listen := func(f *app.WorkerFlags) { f.HandoverListen = l.Addr().String() }
 			stopWaiting := m.waiting()
-			prefill := m.worker(jobs.RolePrefill, "", on(m.prefill), listen)
+			prefill := m.worker(protocol.RolePrefill, "", on(m.prefill), listen)
 			j := m.submit(m.job(long("one")))
 			m.relayed(1)
 			if len(states(t, m.prefill)) != 1 {
@@ -210,10 +211,10 @@ func TestPrefillWorkerGoneBeforeTheFetch(t *testing.T) {
 				t.Errorf("%v is left of a worker that was stopped", left)
 			}
 			if want == jobs.FailNotFound {
-				m.worker(jobs.RolePrefill, "", on(m.prefill), listen)
+				m.worker(protocol.RolePrefill, "", on(m.prefill), listen)
 			}
 			stopWaiting()
-			m.worker(jobs.RoleDecode, "", on(m.decode))
+			m.worker(protocol.RoleDecode, "", on(m.decode))
 			r := m.await(j)
 			u := r.Usage
 			if r.Status != jobs.Succeeded || r.Handover == nil || r.Handover.Failure != want || u.HandedOver != 0 || u.DecodeComputed != u.PromptTokens {
@@ -243,8 +244,8 @@ func TestEnginesThatDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.worker(jobs.RolePrefill, "", on(m.prefill))
-	m.worker(jobs.RoleDecode, "", on(m.decode))
+	m.worker(protocol.RolePrefill, "", on(m.prefill))
+	m.worker(protocol.RoleDecode, "", on(m.decode))
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("a state of an earlier run is still there: %v", err)
 	}
@@ -266,12 +267,12 @@ func TestStoppedHandoversAreCleared(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "stopped-handovers.json"), []byte(stopped), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.worker(jobs.RolePrefill, "", on(m.prefill))
-	m.worker(jobs.RoleDecode, "", on(m.decode), func(f *app.WorkerFlags) { f.StateDir = dir })
+	m.worker(protocol.RolePrefill, "", on(m.prefill))
+	m.worker(protocol.RoleDecode, "", on(m.decode), func(f *app.WorkerFlags) { f.StateDir = dir })
 	pairs := func(want ...string) func([]queue.Presence) bool {
 		return func(list []queue.Presence) bool {
 			for _, p := range list {
-				if p.Role == jobs.RoleDecode {
+				if p.Role == protocol.RoleDecode {
 					return slices.Equal(p.StoppedPairs, want)
 				}
 			}
@@ -335,8 +336,8 @@ func BenchmarkFirstHandover(b *testing.B) {
 	s, prefill, decode := newSystem(b), start(), start()
 	auto := func(f *app.WorkerFlags) { f.Measure = "auto" }
 	for b.Loop() {
-		p := s.worker(jobs.RolePrefill, "", on(prefill), auto)
-		d := s.worker(jobs.RoleDecode, "", on(decode), auto)
+		p := s.worker(protocol.RolePrefill, "", on(prefill), auto)
+		d := s.worker(protocol.RoleDecode, "", on(decode), auto)
 		if r := s.await(s.submit(s.job(long(jobs.NewID())))); r.Usage.HandedOver == 0 {
 			b.Fatalf("%+v: %s", r.Handover, r.Decision)
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 )
 
@@ -37,7 +37,7 @@ func handoverMain(name, addr string, args []string, stdout, stderr io.Writer) in
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s handover: %s\nTry %s handover --help.\n", name, jobs.RedactText(err.Error()), name)
+		fmt.Fprintf(stderr, "%s handover: %s\nTry %s handover --help.\n", name, protocol.RedactText(err.Error()), name)
 		return ExitUsage
 	}
 	if err = commands.clear(stdout); err != nil {

@@ -12,7 +12,8 @@ import (
 	"testing"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // post sends a request as curl would and returns the fields of the answer.
@@ -57,7 +58,7 @@ func fields(req *http.Request) (map[string]any, error) {
 // TestCurlLinesOfTheOriginal runs the calls of the original installation's documents.
 func TestCurlLinesOfTheOriginal(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	prefill, decode := s.worker(jobs.RolePrefill, p.URL()), s.worker(jobs.RoleDecode, d.URL())
+	prefill, decode := s.worker(protocol.RolePrefill, p.URL()), s.worker(protocol.RoleDecode, d.URL())
 	a, err := post(t.Context(), "http://"+prefill.Addr()+"/prefill", `{"prompt": "def hello():"}`)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +132,7 @@ func ask(t *testing.T, method, url, host string, header map[string]string) (int,
 // A web page can neither run the model nor read what a worker says of itself, under whatever name it has the address.
 func TestWebPagesReachNoWorker(t *testing.T) {
 	s, d := newSystem(t), fake(t)
-	w := s.worker(jobs.RoleDecode, d.URL(), func(f *app.WorkerFlags) { f.HTTPHost = []string{"tandem.example"} })
+	w := s.worker(protocol.RoleDecode, d.URL(), func(f *app.WorkerFlags) { f.HTTPHost = []string{"tandem.example"} })
 	base := "http://" + w.Addr()
 	before := len(d.Generations())
 	for _, header := range []map[string]string{
@@ -163,7 +164,7 @@ func TestTokenOfTheHTTPAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, d := newSystem(t), fake(t)
-	w := s.worker(jobs.RoleDecode, d.URL(), func(f *app.WorkerFlags) { f.HTTPTokenFile = file })
+	w := s.worker(protocol.RoleDecode, d.URL(), func(f *app.WorkerFlags) { f.HTTPTokenFile = file })
 	base := "http://" + w.Addr()
 	if code, body := ask(t, "GET", base+"/health", "", nil); code != http.StatusOK || strings.TrimSpace(body) != `{"status":"healthy"}` {
 		t.Errorf("/health without a token: %d %s", code, body)

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // minToken is how many characters a token must have.

@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/ollama"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // Engines that local mode can run on; empty means to choose.
@@ -163,7 +164,7 @@ func (l *Local) createStreams(ctx context.Context, o LocalOptions) error {
 		return err
 	}
 	for _, model := range o.Models {
-		if err := errors.Join(c.EnsureConsumers(ctx, jobs.RolePrefill, model), c.EnsureConsumers(ctx, jobs.RoleDecode, model)); err != nil {
+		if err := errors.Join(c.EnsureConsumers(ctx, protocol.RolePrefill, model), c.EnsureConsumers(ctx, protocol.RoleDecode, model)); err != nil {
 			return err
 		}
 	}
@@ -251,7 +252,7 @@ func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode 
 	for _, side := range []struct {
 		role  jobs.Stage
 		flags *WorkerFlags
-	}{{jobs.RolePrefill, &prefill}, {jobs.RoleDecode, &decode}} {
+	}{{protocol.RolePrefill, &prefill}, {protocol.RoleDecode, &decode}} {
 		server, err := standin.StartOllama(ctx, standin.OllamaOptions{
 			Engines: found, Dir: filepath.Join(o.Dir, "ollama-"+string(side.role)), Models: models, Log: o.Log,
 		})
@@ -269,7 +270,7 @@ func (l *Local) startWorkers(ctx context.Context, o LocalOptions) error {
 	var run context.Context
 	run, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, model := range o.Models {
-		for role, flags := range map[jobs.Stage]WorkerFlags{jobs.RolePrefill: l.prefill, jobs.RoleDecode: l.decode} {
+		for role, flags := range map[jobs.Stage]WorkerFlags{protocol.RolePrefill: l.prefill, protocol.RoleDecode: l.decode} {
 			flags.NATS, flags.Model, flags.Machine = l.URL(), model, "local-"+string(role)
 			if l.access != "" {
 				flags.NKey, flags.TLSCA = l.access.Worker(role, model), l.access.CA()

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // secureLocal makes the keys and rights of a system in one process, or takes those that an earlier run made in the same folder.

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // measuring has a worker measure its engine, and keep in a folder what it measures.
@@ -18,7 +19,7 @@ func measuring(slots int, dir string) func(*app.WorkerFlags) {
 }
 
 // measured waits until a worker has told others of its engine's speed, and gives its slots back.
-func (s *system) measured(w *running) (rates jobs.Rates) {
+func (s *system) measured(w *running) (rates protocol.Rates) {
 	s.t.Helper()
 	s.waitForWorkers(func(list []queue.Presence) bool {
 		for _, p := range list {
@@ -34,7 +35,7 @@ func (s *system) measured(w *running) (rates jobs.Rates) {
 func TestEngineIsMeasuredOnce(t *testing.T) {
 	s, dir := newSystem(t), t.TempDir()
 	d := ollamatest.Start(t, ollamatest.Options{Model: model, Slots: 4, PerToken: 100 * time.Microsecond})
-	w := s.worker(jobs.RoleDecode, d.URL(), measuring(4, dir))
+	w := s.worker(protocol.RoleDecode, d.URL(), measuring(4, dir))
 	rates, calls := s.measured(w), d.Calls()
 	if len(rates.PrefillByLength) != 2 || len(rates.DecodeByLength) != 2 || rates.DecodeByBusy["4"] <= 0 || rates.GeneratedTokens != 0 {
 		t.Errorf("measured %+v", rates)
@@ -44,12 +45,12 @@ func TestEngineIsMeasuredOnce(t *testing.T) {
 	}
 	w.stop()
 
-	w = s.worker(jobs.RoleDecode, d.URL(), measuring(4, dir))
+	w = s.worker(protocol.RoleDecode, d.URL(), measuring(4, dir))
 	if again := s.measured(w); again.DecodeByBusy["4"] != rates.DecodeByBusy["4"] {
 		t.Errorf("the next run knows %+v, want %+v", again, rates)
 	}
 	w.stop()
-	s.worker(jobs.RoleDecode, d.URL(), measuring(1, t.TempDir()), func(f *app.WorkerFlags) { f.Measure = "never" }).stop()
+	s.worker(protocol.RoleDecode, d.URL(), measuring(1, t.TempDir()), func(f *app.WorkerFlags) { f.Measure = "never" }).stop()
 	if got := d.Calls(); got != calls {
 		t.Errorf("the engine was asked %d times more by a worker that knows it, or is not to measure", got-calls)
 	}
@@ -60,8 +61,8 @@ func TestJobsWaitForTheMeasurement(t *testing.T) {
 	s, dir := newSystem(t), t.TempDir()
 	d := ollamatest.Start(t, ollamatest.Options{Model: model, Slots: 2})
 	d.Fail(ollamatest.HangMid, 1)
-	p := s.worker(jobs.RolePrefill, fake(t).URL())
-	decode := s.worker(jobs.RoleDecode, d.URL(), measuring(2, dir))
+	p := s.worker(protocol.RolePrefill, fake(t).URL())
+	decode := s.worker(protocol.RoleDecode, d.URL(), measuring(2, dir))
 	if err := d.WaitRunning(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestJobsWaitForTheMeasurement(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("a worker that measures took %v to stop", took)
 	}
-	s.measured(s.worker(jobs.RoleDecode, d.URL(), measuring(2, dir)))
+	s.measured(s.worker(protocol.RoleDecode, d.URL(), measuring(2, dir)))
 	if r := s.await(j); r.Status != jobs.Succeeded || r.Attempts.Decode != 1 {
 		t.Errorf("%s after %d attempts", r.Status, r.Attempts.Decode)
 	}
@@ -92,8 +93,8 @@ func TestJobsWaitForTheMeasurement(t *testing.T) {
 func TestEngineThatCannotBeMeasured(t *testing.T) {
 	s, d := newSystem(t), fake(t)
 	d.Fail(ollamatest.OutOfMemory, 1)
-	s.worker(jobs.RolePrefill, fake(t).URL())
-	s.worker(jobs.RoleDecode, d.URL(), measuring(1, t.TempDir()))
+	s.worker(protocol.RolePrefill, fake(t).URL())
+	s.worker(protocol.RoleDecode, d.URL(), measuring(1, t.TempDir()))
 	if r := s.await(s.submit(s.job("done all the same"))); r.Status != jobs.Succeeded || r.Attempts.Decode != 1 {
 		t.Errorf("%s after %d attempts", r.Status, r.Attempts.Decode)
 	}
@@ -102,8 +103,8 @@ func TestEngineThatCannotBeMeasured(t *testing.T) {
 // Real engines that move KV states write and read one, so that plan auto rests on what was measured but for the link.
 func TestRealEnginesAreMeasured(t *testing.T) {
 	m := newMachines(t)
-	prefill := m.worker(jobs.RolePrefill, "", on(m.prefill), measuring(1, t.TempDir()))
-	decode := m.worker(jobs.RoleDecode, "", on(m.decode), measuring(1, t.TempDir()))
+	prefill := m.worker(protocol.RolePrefill, "", on(m.prefill), measuring(1, t.TempDir()))
+	decode := m.worker(protocol.RoleDecode, "", on(m.decode), measuring(1, t.TempDir()))
 	here, there := m.measured(prefill), m.measured(decode)
 	if here.SaveBytesPerSecond <= 0 || here.StateBytesPerToken <= 0 || there.RestoreBytesPerSecond <= 0 || there.CheckSeconds <= 0 {
 		t.Errorf("measured %+v and %+v", here, there)

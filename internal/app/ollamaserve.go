@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/shim"
 	"tandem/internal/supervisor"
+	"tandem/jobs"
 )
 
 // servedOllama is the engine over an `ollama serve` of our own, which is started again when it ends.

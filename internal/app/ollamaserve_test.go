@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/shim"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // ollamaHere makes an Ollama as a package installs it, and a folder of models, of which the environment tells as a user

@@ -5,16 +5,17 @@ import (
 	"strings"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // Writer is what decides whether KV states of a prefill worker are of use to another one.
 type Writer struct {
 	Machine     string
 	Fingerprint *jobs.Fingerprint // nil if it writes none
-	Check       *jobs.Check       // nil if it was not checked yet
+	Check       *protocol.Check   // nil if it was not checked yet
 	Strict      bool              // its states are for engines that name their builds equally
 }
 
@@ -23,7 +24,7 @@ func WriterOf(p queue.Presence) Writer { return Writer{p.Machine, p.Fingerprint,
 
 // firstWriter is the first prefill worker of some; one that writes nothing if there is none.
 func firstWriter(present []queue.Presence) Writer {
-	if i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == jobs.RolePrefill }); i >= 0 {
+	if i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == protocol.RolePrefill }); i >= 0 {
 		return WriterOf(present[i])
 	}
 	return Writer{}
@@ -33,7 +34,7 @@ func firstWriter(present []queue.Presence) Writer {
 func (w *Worker) peers() []engine.Peer {
 	present := w.queue.Peers()
 	from := firstWriter(present)
-	if w.role == jobs.RolePrefill {
+	if w.role == protocol.RolePrefill {
 		d := w.monitor.Health().Description
 		from = Writer{Machine: w.flags.Machine, Strict: w.flags.HandoverStrict}
 		if d.KVTransfer != nil {
@@ -53,7 +54,7 @@ func (w *Worker) takesNone() (why string) {
 	why = "there is no live prefill worker"
 	self := w.presence()
 	for _, p := range w.queue.Peers() {
-		if p.Role == jobs.RolePrefill {
+		if p.Role == protocol.RolePrefill {
 			if why = DecodePeer(self, WriterOf(p)).NoStates; why == "" {
 				break
 			}

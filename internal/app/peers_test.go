@@ -7,8 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 func TestDecodePeer(t *testing.T) {
@@ -17,7 +18,7 @@ func TestDecodePeer(t *testing.T) {
 	other.Streams = 4
 	renamed := ours
 	renamed.Build = "b2"
-	measured := jobs.Rates{GeneratedTokens: 300}
+	measured := protocol.Rates{GeneratedTokens: 300}
 	for name, tt := range map[string]struct {
 		change func(p *queue.Presence)
 		ours   *jobs.Fingerprint
@@ -54,8 +55,8 @@ func TestDecodePeer(t *testing.T) {
 }
 
 // predicts is the check of an engine that is certain of a token.
-func predicts(token int, itself float64) *jobs.Check {
-	return &jobs.Check{Predictions: []map[int]float64{{token: 0}}, Cached: itself}
+func predicts(token int, itself float64) *protocol.Check {
+	return &protocol.Check{Predictions: []map[int]float64{{token: 0}}, Cached: itself}
 }
 
 func TestPeers(t *testing.T) {
@@ -66,9 +67,9 @@ func TestPeers(t *testing.T) {
 		return queue.Presence{Worker: id, Role: role, Model: model, State: state, Machine: "of " + id, Fingerprint: f}
 	}
 	got := Peers([]queue.Presence{
-		worker("d", jobs.RoleDecode, "m", queue.StateReady, &print), worker("e", jobs.RoleDecode, "m", queue.StateReady, &other),
-		worker("gone", jobs.RoleDecode, "m", queue.StateDraining, &print), worker("foreign", jobs.RolePrefill, "n", queue.StateReady, &other),
-		worker("p", jobs.RolePrefill, "m", queue.StateLoading, &print),
+		worker("d", protocol.RoleDecode, "m", queue.StateReady, &print), worker("e", protocol.RoleDecode, "m", queue.StateReady, &other),
+		worker("gone", protocol.RoleDecode, "m", queue.StateDraining, &print), worker("foreign", protocol.RolePrefill, "n", queue.StateReady, &other),
+		worker("p", protocol.RolePrefill, "m", queue.StateLoading, &print),
 	}, "m")
 	var list []string
 	for _, p := range got {

@@ -17,8 +17,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/shim"
+	"tandem/jobs"
 )
 
 // shimCommands are the subcommands of `prefill-worker shim` and `decode-worker shim`: an Ollama is on either side.
@@ -62,7 +63,7 @@ func shimMain(name string, args []string, stdout, stderr io.Writer) int {
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s shim: %s\nTry %s shim --help.\n", name, jobs.RedactText(err.Error()), name)
+		fmt.Fprintf(stderr, "%s shim: %s\nTry %s shim --help.\n", name, protocol.RedactText(err.Error()), name)
 		return ExitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // slowLink returns the URL of a way to the server over which bytes come back at so many a second.
@@ -66,8 +67,8 @@ func slowLink(t *testing.T, server string, perSecond int) string {
 func TestSlowTransferIsAWarning(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
 	roomy := func(f *app.WorkerFlags) { f.NumCtx = 1 << 20 }
-	s.worker(jobs.RolePrefill, p.URL(), roomy)
-	s.worker(jobs.RoleDecode, d.URL(), roomy, func(f *app.WorkerFlags) { f.NATS = slowLink(t, s.nats.URL(), 200_000) })
+	s.worker(protocol.RolePrefill, p.URL(), roomy)
+	s.worker(protocol.RoleDecode, d.URL(), roomy, func(f *app.WorkerFlags) { f.NATS = slowLink(t, s.nats.URL(), 200_000) })
 	if r := s.await(s.submit(s.job("a short one"))); len(r.Warnings) != 0 || r.Timings.TransferSeconds > 1 {
 		t.Errorf("short: warnings %q, transfer of %v s", r.Warnings, r.Timings.TransferSeconds)
 	}

@@ -8,7 +8,8 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // slowLoader is an engine that says for some checks that it is loading.
@@ -29,9 +30,9 @@ func TestStartTimeoutDoesNotCountLoading(t *testing.T) {
 	s := newSystem(t)
 	e := &slowLoader{}
 	e.left.Store(2)
-	flags := s.flags(jobs.RoleDecode)
+	flags := s.flags(protocol.RoleDecode)
 	flags.StartTimeout, flags.DrainLimit = time.Millisecond, time.Second
-	w, err := app.StartWorker(t.Context(), app.WorkerConfig{Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t), Flags: flags})
+	w, err := app.StartWorker(t.Context(), app.WorkerConfig{Role: protocol.RoleDecode, Engine: e, Timing: quick, Log: logTo(t), Flags: flags})
 	if err != nil {
 		t.Fatalf("a worker whose engine loads for two seconds: %v", err)
 	}

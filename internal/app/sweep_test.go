@@ -12,7 +12,7 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // lateMover is an engine that says only at its second description where its states lie, as one does that is busy or
@@ -45,9 +45,9 @@ func TestStatesOfAnEarlierRunAreRemovedLate(t *testing.T) {
 			t.Fatal("the file's time cannot be set")
 		}
 	}
-	flags := s.flags(jobs.RoleDecode)
+	flags := s.flags(protocol.RoleDecode)
 	flags.StartTimeout, flags.DrainLimit = time.Second, time.Second
-	w, err := app.StartWorker(t.Context(), app.WorkerConfig{Role: jobs.RoleDecode, Engine: e, Timing: quick, Log: logTo(t), Flags: flags})
+	w, err := app.StartWorker(t.Context(), app.WorkerConfig{Role: protocol.RoleDecode, Engine: e, Timing: quick, Log: logTo(t), Flags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}

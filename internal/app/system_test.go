@@ -14,11 +14,12 @@ import (
 
 	"tandem/internal/access"
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -207,7 +208,7 @@ func fake(t *testing.T) *ollamatest.Server {
 
 func TestJobGoesThroughBothMachines(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	prefill, decode := s.worker(jobs.RolePrefill, p.URL()), s.worker(jobs.RoleDecode, d.URL())
+	prefill, decode := s.worker(protocol.RolePrefill, p.URL()), s.worker(protocol.RoleDecode, d.URL())
 	r := s.await(s.submit(s.job("x <- mean(df$price)")))
 	if r.Status != jobs.Succeeded || r.Method != jobs.MethodDisaggregated || r.Text == "" || len(r.Warnings) != 0 {
 		t.Errorf("%s by %s, warnings %q, text of %d bytes", r.Status, r.Method, r.Warnings, len(r.Text))
@@ -224,8 +225,8 @@ func TestJobGoesThroughBothMachines(t *testing.T) {
 
 func TestPrefillThatFailsTwiceFallsBack(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	s.worker(jobs.RolePrefill, p.URL())
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 
 	p.Fail(ollamatest.OutOfMemory, 1)
 	if r := s.await(s.submit(s.job("one failure"))); r.Method != jobs.MethodDisaggregated || r.Attempts.Prefill != 2 {
@@ -244,15 +245,15 @@ func TestPrefillThatFailsTwiceFallsBack(t *testing.T) {
 
 func TestNoPrefillWorkerFallsBack(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	prefill := s.worker(jobs.RolePrefill, p.URL())
+	prefill := s.worker(protocol.RolePrefill, p.URL())
 	prefill.stop()
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 	r := s.await(s.submit(s.job("nobody prefills")))
 	if r.Method != jobs.MethodFallback || len(r.Warnings) != 1 || r.Warnings[0] != jobs.WarnFallback {
 		t.Errorf("%s, warnings %q", r.Method, r.Warnings)
 	}
 
-	s.worker(jobs.RolePrefill, p.URL()) // is back
+	s.worker(protocol.RolePrefill, p.URL()) // is back
 	if r := s.await(s.submit(s.job("somebody prefills again"))); r.Method != jobs.MethodDisaggregated {
 		t.Errorf("with a prefill worker again: %s", r.Method)
 	}
@@ -260,8 +261,8 @@ func TestNoPrefillWorkerFallsBack(t *testing.T) {
 
 func TestPrefillEngineThatDiesIsTakenOver(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	s.worker(jobs.RolePrefill, p.URL())
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 	p.Down()
 	r := s.await(s.submit(s.job("the engine is gone")))
 	if r.Status != jobs.Succeeded || r.Method != jobs.MethodFallback {
@@ -269,7 +270,7 @@ func TestPrefillEngineThatDiesIsTakenOver(t *testing.T) {
 	}
 	s.waitForWorkers(func(list []queue.Presence) bool {
 		for _, w := range list {
-			if w.Role == jobs.RolePrefill {
+			if w.Role == protocol.RolePrefill {
 				return w.State == "down" && strings.Contains(w.Problem, p.URL())
 			}
 		}
@@ -278,7 +279,7 @@ func TestPrefillEngineThatDiesIsTakenOver(t *testing.T) {
 	p.Up(t)
 	s.waitForWorkers(func(list []queue.Presence) bool {
 		for _, w := range list {
-			if w.Role == jobs.RolePrefill {
+			if w.Role == protocol.RolePrefill {
 				return w.State == "ready"
 			}
 		}
@@ -291,8 +292,8 @@ func TestPrefillEngineThatDiesIsTakenOver(t *testing.T) {
 
 func TestDecodeWorkerGone(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	s.worker(jobs.RolePrefill, p.URL())
-	decode := s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	decode := s.worker(protocol.RoleDecode, d.URL())
 	decode.stop()
 	j := s.submit(s.job("nobody decodes"))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -301,7 +302,7 @@ func TestDecodeWorkerGone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Decode server unavailable - request failed") || jobs.CodeOf(err) != jobs.CodeDecodeMissing {
 		t.Errorf("the caller was told %v", err)
 	}
-	s.worker(jobs.RoleDecode, d.URL()) // is back
+	s.worker(protocol.RoleDecode, d.URL()) // is back
 	if r := s.await(j); r.Status != jobs.Succeeded {
 		t.Errorf("after the worker returned: %s", r.Status)
 	}
@@ -310,8 +311,8 @@ func TestDecodeWorkerGone(t *testing.T) {
 
 func TestJobWhoseEngineAlwaysFails(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	s.worker(jobs.RolePrefill, p.URL())
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 	p.Fail(ollamatest.OutOfMemory, 2)
 	d.Fail(ollamatest.ErrorLine, 3)
 	j := s.submit(s.job("cursed"))
@@ -338,8 +339,8 @@ func TestJobWhoseEngineAlwaysFails(t *testing.T) {
 func TestPermanentErrorsAreNotTriedAgain(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
 	small := func(f *app.WorkerFlags) { f.NumCtx = 256 }
-	s.worker(jobs.RolePrefill, p.URL(), small)
-	s.worker(jobs.RoleDecode, d.URL(), small)
+	s.worker(protocol.RolePrefill, p.URL(), small)
+	s.worker(protocol.RoleDecode, d.URL(), small)
 	r := s.await(s.submit(s.job(strings.Repeat("word ", 2000))))
 	if r.Status != jobs.Failed || r.Error.Code != jobs.CodeContextOverflow || !strings.Contains(r.Error.Message, "256") {
 		t.Errorf("%s, error %+v; want context_overflow naming both numbers", r.Status, r.Error)
@@ -352,8 +353,8 @@ func TestPermanentErrorsAreNotTriedAgain(t *testing.T) {
 // A model that somebody removed is no job's fault.
 func TestMissingModelIsNotBlamedOnTheJob(t *testing.T) {
 	s, p, d := newSystem(t), fake(t), fake(t)
-	s.worker(jobs.RolePrefill, p.URL())
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 	d.Fail(ollamatest.Missing, 1)
 	if r := s.await(s.submit(s.job("the model is away for a moment"))); r.Status != jobs.Succeeded || r.Attempts.Decode != 1 {
 		t.Errorf("%s after %d decode attempts, error %+v; want success at the first", r.Status, r.Attempts.Decode, r.Error)
@@ -364,8 +365,8 @@ func TestNATSRestartsInTheMiddleOfABatch(t *testing.T) {
 	s := newSystem(t)
 	p := ollamatest.Start(t, ollamatest.Options{Model: model, PerToken: time.Millisecond})
 	d := ollamatest.Start(t, ollamatest.Options{Model: model, PerToken: time.Millisecond})
-	s.worker(jobs.RolePrefill, p.URL())
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 	const n = 20
 	var ids []string
 	for i := range n {
@@ -398,8 +399,8 @@ func TestNATSRestartsInTheMiddleOfABatch(t *testing.T) {
 func TestHTTPSharesTheSlotsWithTheQueue(t *testing.T) {
 	s, p := newSystem(t), fake(t)
 	d := ollamatest.Start(t, ollamatest.Options{Model: model, Slots: 2})
-	s.worker(jobs.RolePrefill, p.URL())
-	decode := s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RolePrefill, p.URL())
+	decode := s.worker(protocol.RoleDecode, d.URL())
 	d.Fail(ollamatest.HangMid, 1)
 	answer := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -432,7 +433,7 @@ func TestHTTPSharesTheSlotsWithTheQueue(t *testing.T) {
 // An engine that fails one job after the other, and a small request of the worker's own, gets no more jobs, and those that it failed then are not miscounted.
 func TestEngineThatFailsEverybody(t *testing.T) {
 	s, d := newSystem(t), fake(t)
-	s.worker(jobs.RoleDecode, d.URL())
+	s.worker(protocol.RoleDecode, d.URL())
 	d.Fail(ollamatest.OutOfMemory, 1000)
 	local := func(prompt string) *jobs.Job {
 		j := s.job(prompt)

@@ -16,11 +16,12 @@ import (
 	"tandem/internal/access"
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/telemetry"
 	"tandem/internal/workerhttp"
+	"tandem/jobs"
 )
 
 // healthEvery is how often a worker asks its engine whether it still can work.
@@ -97,7 +98,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	w.slots = engine.NewSlots(w.flags.Slots)
 	w.rates, w.prefixes = &engine.Rates{}, engine.NewPrefixes(w.flags.Slots)
 	gauges := telemetry.Gauges{Slots: w.slots.Size, Busy: w.slots.Busy}
-	if w.role == jobs.RolePrefill {
+	if w.role == protocol.RolePrefill {
 		gauges.States = w.held
 	} else {
 		gauges.StoppedPairs = func() int { return len(w.pairs.Stopped()) }
@@ -227,7 +228,7 @@ func (w *Worker) waitForEngine(ctx context.Context) error {
 			return context.Cause(ctx)
 		case w.monitor.Health().State == engine.Loading: // reached, and the monitor knows when it takes too long
 			deadline = time.Now().Add(w.flags.StartTimeout)
-		case jobs.CodeOf(err) == jobs.CodeModelMissing, jobs.Classify(err) == jobs.Permanent, time.Now().After(deadline):
+		case jobs.CodeOf(err) == jobs.CodeModelMissing, protocol.Classify(err) == protocol.Permanent, time.Now().After(deadline):
 			return err
 		}
 		select {
@@ -257,21 +258,21 @@ func (w *Worker) ahead() int {
 	switch {
 	case w.flags.Ahead != nil:
 		return *w.flags.Ahead
-	case w.role == jobs.RoleDecode:
+	case w.role == protocol.RoleDecode:
 		return 1
 	}
 	return 0
 }
 
 // run is one task. When it fails, the engine may have.
-func (w *Worker) run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (w *Worker) run(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	start := time.Now()
 	o, err := w.stage.Run(ctx, t)
 	switch {
 	case err == nil:
 		w.monitor.Succeeded()
 		w.log.Info("task done", "job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", time.Since(start).Seconds())
-	case ctx.Err() == nil && jobs.Classify(err) != jobs.Permanent:
+	case ctx.Err() == nil && protocol.Classify(err) != protocol.Permanent:
 		brought := t.Handover != nil && t.Handover.Kind == jobs.KindState // a KV state, which may be what harmed the engine
 		if why := w.monitor.Failed(ctx, t.Job.ID, err); why != nil && !brought {
 			err = jobs.Errorf(jobs.CodeEngineBusy, "the job is left to another worker, or to this one when its engine is well again: %w", why)
@@ -318,7 +319,7 @@ func (w *Worker) takesJobs() error {
 	case h.State != engine.Ready:
 		return fmt.Errorf("the engine is %s: %s", h.State, h.Problem)
 	case !w.conn.Connected():
-		return fmt.Errorf("no connection to NATS at %s", cmp.Or(jobs.RedactURL(w.flags.NATS), "context "+w.flags.NATSContext))
+		return fmt.Errorf("no connection to NATS at %s", cmp.Or(protocol.RedactURL(w.flags.NATS), "context "+w.flags.NATSContext))
 	}
 	return nil
 }

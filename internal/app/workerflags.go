@@ -10,9 +10,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/shim"
+	"tandem/jobs"
 )
 
 // WorkerFlags are the settings of a worker. Every one is a flag, an environment variable and a key
@@ -111,7 +112,7 @@ func (f *WorkerFlags) complete() error {
 	}
 	if f.EngineURL != "" {
 		if u, err := url.Parse(f.EngineURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", jobs.RedactURL(f.EngineURL))
+			return jobs.Errorf(jobs.CodeInvalid, "engine-url is %q; want a URL such as http://127.0.0.1:11434", protocol.RedactURL(f.EngineURL))
 		}
 	}
 	if f.Engine == "ollama" && f.ShimRunDir == "" && onThisMachine(f.EngineURL) {

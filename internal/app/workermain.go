@@ -11,20 +11,21 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/telemetry"
+	"tandem/jobs"
 )
 
 // PrefillWorkerMain is the command prefill-worker; it returns the exit code.
 func PrefillWorkerMain(args []string, stdout, stderr io.Writer) int {
-	return workerMain(jobs.RolePrefill, "prefill-worker", "127.0.0.1:8000",
+	return workerMain(protocol.RolePrefill, "prefill-worker", "127.0.0.1:8000",
 		"Computes prompts for one model: takes jobs from the intake, hands them on to decode.", args, stdout, stderr)
 }
 
 // DecodeWorkerMain is the command decode-worker; it returns the exit code.
 func DecodeWorkerMain(args []string, stdout, stderr io.Writer) int {
-	return workerMain(jobs.RoleDecode, "decode-worker", "127.0.0.1:8001",
+	return workerMain(protocol.RoleDecode, "decode-worker", "127.0.0.1:8001",
 		"Generates text for one model: takes jobs that were prefilled, and whole ones when no prefill worker lives.", args, stdout, stderr)
 }
 
@@ -32,7 +33,7 @@ func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout
 	if len(args) > 0 && args[0] == "shim" {
 		return shimMain(name, args[1:], stdout, stderr)
 	}
-	if len(args) > 0 && args[0] == "handover" && role == jobs.RoleDecode {
+	if len(args) > 0 && args[0] == "handover" && role == protocol.RoleDecode {
 		return handoverMain(name, addr, args[1:], stdout, stderr)
 	}
 	about += " '" + name + " shim' makes the KV cache inside an installed Ollama reachable."
@@ -49,7 +50,7 @@ func workerMain(role jobs.Stage, name, addr, about string, args []string, stdout
 	case exited >= 0: // --help or --version said all
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, jobs.RedactText(err.Error()), name)
+		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, protocol.RedactText(err.Error()), name)
 		return ExitUsage
 	case flags.PrintConfig:
 		err = PrintConfig(stdout, ctx)

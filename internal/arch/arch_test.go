@@ -31,7 +31,7 @@ const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 
 // grading is what the packages of grading may know of one another.
 var grading = []string{
-	files, "internal/jobs", "internal/batchstats", "internal/sanitize",
+	files, "jobs", "internal/batchstats", "internal/sanitize",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
 	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report",
 }
@@ -52,19 +52,19 @@ var arrows = []arrow{
 	{"internal/app/submitter", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 	{"internal/app", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 
-	{"internal/queue", []string{files, "internal/jobs"}, []string{nats + "nats.go", nats + "nkeys", nats + "jsm.go/natscontext"}, "the queue knows NATS and the contract, never an engine"},
-	{"internal/access", []string{files, "internal/jobs"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
+	{"internal/queue", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys", nats + "jsm.go/natscontext"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/access", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
 	{"internal/natsembed", nil, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 
-	{"internal/pipeline", []string{files, "internal/jobs", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
-	{"internal/workerhttp", []string{"internal/jobs", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
+	{"internal/pipeline", []string{files, "jobs", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
+	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
-	{"internal/grader/notebook", []string{"internal/jobs"}, nil, "reading a notebook stands below all grading"},
-	{"internal/grader/intake", []string{files, "internal/jobs"}, nil, "finding submissions knows no notebooks"},
-	{"internal/grader/rubric", []string{"internal/jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
+	{"internal/grader/notebook", []string{"jobs"}, nil, "reading a notebook stands below all grading"},
+	{"internal/grader/intake", []string{files, "jobs"}, nil, "finding submissions knows no notebooks"},
+	{"internal/grader/rubric", []string{"jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
-	{"internal/batchstats", []string{"internal/jobs"}, nil, "adds up results"},
+	{"internal/batchstats", []string{"jobs"}, nil, "adds up results"},
 	{files, nil, nil, "writing files needs the standard library only"},
 	{"internal/sanitize", nil, nil, "making text harmless needs the standard library only"},
 
@@ -80,29 +80,30 @@ var arrows = []arrow{
 	{"internal/rig/paced/fleet", nil, nil, "tables of how fast machines are need the standard library only"},
 	{"internal/rig/paced", []string{"internal/rig/paced/fleet"}, nil, "the paced engine speaks HTTP, like the real one, and writes its files by itself"},
 	{"internal/rig/paced/pacedserver", []string{"internal/rig/paced", "internal/rig/paced/fleet", "internal/rig/serve"}, nil, "the paced engine as a program"},
-	{"internal/rig", []string{"internal/rig/history", "internal/rig/check", "internal/rig/tap", "internal/rig/host", "internal/rig/power", "internal/rig/netns", "internal/rig/engines", "internal/access", "internal/jobs"}, []string{nats + "nats.go"}, "the rig sees Tandem as its users do: programs, wires and streams; whom NATS lets in it says by the same package as submitter"},
+	{"internal/rig", []string{"internal/rig/history", "internal/rig/check", "internal/rig/tap", "internal/rig/host", "internal/rig/power", "internal/rig/netns", "internal/rig/engines", "internal/access", "jobs"}, []string{nats + "nats.go"}, "the rig sees Tandem as its users do: programs, wires and streams; whom NATS lets in it says by the same package as submitter"},
 
 	{"internal/supervisor", nil, nil, "starting programs needs the standard library only"},
-	{"internal/ollama", []string{"internal/jobs", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/ollama", []string{"jobs", "internal/protocol", "internal/engine", "internal/gguf", "internal/shim", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
-	{"internal/llamacpp", []string{files, "internal/jobs", "internal/engine", "internal/gguf", "internal/supervisor", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
-	{"internal/engine/enginetest", []string{"internal/jobs", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
-	{"internal/engine", []string{files, "internal/jobs", "internal/schedule"}, nil, "the interface stands below all engines"},
+	{"internal/llamacpp", []string{files, "jobs", "internal/protocol", "internal/engine", "internal/gguf", "internal/supervisor", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
+	{"internal/engine/enginetest", []string{"jobs", "internal/protocol", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
+	{"internal/engine", []string{files, "jobs", "internal/protocol", "internal/schedule"}, nil, "the interface stands below all engines"},
 	{"internal/schedule", nil, nil, "looking ahead knows times only"},
-	{"internal/slots", []string{"internal/jobs", "internal/engine", "internal/gguf"}, []string{"golang.org/x/sync/errgroup"}, "slots and state files stand below both engines, and know what engines share"},
+	{"internal/slots", []string{"jobs", "internal/protocol", "internal/engine", "internal/gguf"}, []string{"golang.org/x/sync/errgroup"}, "slots and state files stand below both engines, and know what engines share"},
 	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
 	{"internal/shim", []string{files, "internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},
 	{"internal/shim/program", nil, nil, "what Ollama starts must be small and depend on nothing that can fail"},
-	{"internal/handover", []string{"internal/jobs"}, nil, "moving files needs the contract only"},
+	{"internal/handover", []string{"jobs", "internal/protocol"}, nil, "moving files needs the contract only"},
 
 	{"internal/standin", []string{"internal/supervisor", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
 	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},
 	{"internal/tinymodel", []string{files}, nil, "writing a small model knows nothing of who reads it"},
-	{"internal/telemetry", []string{"internal/jobs"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},
+	{"internal/telemetry", []string{"jobs", "internal/protocol"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},
 
-	{"internal/jobs", nil, []string{"github.com/google/uuid"}, "the contract depends on nothing that others would inherit"},
+	{"internal/protocol", []string{"jobs"}, nil, "subjects and tasks are made of records"},
+	{"jobs", nil, []string{"github.com/google/uuid"}, "the records depend on nothing that others would inherit"},
 
-	{"internal/jobs/schemagen", []string{"internal/jobs"}, nil, "reads the contract's types and writes files"},
+	{"jobs/schemagen", []string{"jobs"}, nil, "reads the contract's types and writes files"},
 
 	{"internal/arch", nil, nil, "only tests"},
 	{"test/jsclient", nil, nil, "only tests"},
@@ -179,8 +180,8 @@ func TestArrowsForbid(t *testing.T) {
 		{"internal/pipeline", "github.com/nats-io/nats.go", false},
 		{"internal/pipeline", "tandem/internal/ollama", false},
 		{"internal/ollama", "tandem/internal/queue", false},
-		{"internal/jobs", "github.com/google/uuid", true},
-		{"internal/jobs", "tandem/internal/queue", false},
+		{"jobs", "github.com/google/uuid", true},
+		{"jobs", "tandem/internal/queue", false},
 		{"internal/telemetry", "tandem/internal/queue", false},
 	} {
 		row, known := arrowOf(tt.pkg)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // baseline names what a batch's speed-up is measured against.

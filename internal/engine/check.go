@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // Checker is implemented by engines that can say what they predict after the prompts of the check. It takes seconds.
 type Checker interface {
-	Check(ctx context.Context) (*jobs.Check, error)
+	Check(ctx context.Context) (*protocol.Check, error)
 }
 
 // checkPrompts are some kinds of text, of 40 to 120 tokens, and one that fills more than a batch of 512.
@@ -57,7 +57,7 @@ func Apart(distances []float64) (median float64, far int) {
 }
 
 // Between is how far apart the predictions of two engines are. It is not known of checks with other prompts.
-func Between(a, b *jobs.Check) (median float64, far int, ok bool) {
+func Between(a, b *protocol.Check) (median float64, far int, ok bool) {
 	if a.Prompts != b.Prompts || len(a.Predictions) != len(b.Predictions) || len(a.Predictions) == 0 {
 		return 0, 0, false
 	}
@@ -71,7 +71,7 @@ func Between(a, b *jobs.Check) (median float64, far int, ok bool) {
 
 // Differ says why two engines are not to hand KV states to each other, which of them is suspected and what to try; it is empty if nothing speaks
 // against it. Each is named by its machine.
-func Differ(machineA string, a *jobs.Check, machineB string, b *jobs.Check) string {
+func Differ(machineA string, a *protocol.Check, machineB string, b *protocol.Check) string {
 	between, far, comparable := Between(a, b)
 	if !comparable {
 		return fmt.Sprintf("%s and %s were checked with other prompts; install the same version of Tandem on both", machineA, machineB)

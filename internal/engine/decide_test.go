@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // flat are rates that are the same at all lengths.
-func flat(prefill, decode float64) jobs.Rates {
-	r := jobs.Rates{
+func flat(prefill, decode float64) protocol.Rates {
+	r := protocol.Rates{
 		PrefillByLength: map[string]float64{}, DecodeByLength: map[string]float64{},
 		SaveBytesPerSecond: 4e9, RestoreBytesPerSecond: 4e9, CheckSeconds: 0.02,
 	}
-	for _, length := range jobs.RateLengths {
+	for _, length := range protocol.RateLengths {
 		r.PrefillByLength[length], r.DecodeByLength[length] = prefill, decode
 	}
 	return r
@@ -30,7 +31,7 @@ func speeds(role jobs.Stage, prefill, decode float64) engine.Speeds {
 func question(change func(q *engine.Question)) engine.Question {
 	q := engine.Question{
 		Tokens: 8000, UncachedPrefill: 8000, UncachedDecode: 8000, Generated: 1200, StateBytes: 800e6,
-		Prefill: speeds(jobs.RolePrefill, 4000, 50), Decode: speeds(jobs.RoleDecode, 1000, 100),
+		Prefill: speeds(protocol.RolePrefill, 4000, 50), Decode: speeds(protocol.RoleDecode, 1000, 100),
 		Link: engine.Speed{Value: 1e9, Measured: true},
 	}
 	change(&q)
@@ -53,7 +54,7 @@ func TestDecide(t *testing.T) {
 			"re-prefill: 8,000 tokens uncached, no KV state can be handed over: the fingerprints differ",
 		},
 		{
-			"equal machines", func(q *engine.Question) { q.Prefill = speeds(jobs.RolePrefill, 1000, 100) }, engine.WayDecode,
+			"equal machines", func(q *engine.Question) { q.Prefill = speeds(protocol.RolePrefill, 1000, 100) }, engine.WayDecode,
 			"re-prefill: 8,000 tokens uncached, hand-over would cost 1.2 s more (link 1.0 GB/s)",
 		},
 		{
@@ -94,7 +95,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"nothing measured", func(q *engine.Question) {
-				q.Prefill, q.Decode = engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{}), engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, jobs.Rates{})
+				q.Prefill, q.Decode = engine.SpeedsOf("gpt-oss:120b", protocol.RolePrefill, protocol.Rates{}), engine.SpeedsOf("gpt-oss:120b", protocol.RoleDecode, protocol.Rates{})
 				q.Link.Measured = false
 			}, engine.WayHandover, "hand over: saves 821 ms of 5.4 s (8,000 tokens uncached, state 800 MB, link 1.0 GB/s; not measured yet: prefill machine, decode machine, link)",
 		},
@@ -135,7 +136,7 @@ func TestMarginOfADecision(t *testing.T) {
 			slow.RestoreBytesPerSecond, slow.CheckSeconds = 1e15, 1e-6 // no time
 			d := engine.Decide(engine.Question{
 				Tokens: n, UncachedPrefill: n, UncachedDecode: n, Generated: 1e9, StateBytes: 1e6, // never whole on the prefill machine
-				Prefill: engine.SpeedsOf("m", jobs.RolePrefill, fast), Decode: engine.SpeedsOf("m", jobs.RoleDecode, slow),
+				Prefill: engine.SpeedsOf("m", protocol.RolePrefill, fast), Decode: engine.SpeedsOf("m", protocol.RoleDecode, slow),
 				Link: engine.Speed{Value: 1e6 / max(tt.state-3e-6, 1e-9)},
 			})
 			if d.Way != tt.want {
@@ -150,11 +151,11 @@ func randomQuestion(r *rand.Rand) engine.Question {
 	between := func(low, high float64) float64 { return low + r.Float64()*(high-low) }
 	n := 1 + r.IntN(100_000)
 	machine := func(role jobs.Stage) engine.Speeds {
-		rates := jobs.Rates{
+		rates := protocol.Rates{
 			PrefillByLength: map[string]float64{}, DecodeByLength: map[string]float64{},
 			SaveBytesPerSecond: between(1e7, 1e10), RestoreBytesPerSecond: between(1e7, 1e10), CheckSeconds: between(0, 0.2),
 		}
-		for _, length := range jobs.RateLengths {
+		for _, length := range protocol.RateLengths {
 			if r.IntN(3) > 0 {
 				rates.PrefillByLength[length] = between(20, 20_000)
 			}
@@ -167,7 +168,7 @@ func randomQuestion(r *rand.Rand) engine.Question {
 	return engine.Question{
 		Tokens: n, UncachedPrefill: 1 + r.IntN(n), UncachedDecode: 1 + r.IntN(n), Generated: r.IntN(4000), StateBytes: int64(n) * int64(1000+r.IntN(300_000)),
 		QueuePrefill: time.Duration(r.IntN(2)) * time.Duration(r.IntN(100)) * time.Second, QueueDecode: time.Duration(r.IntN(2)) * time.Duration(r.IntN(100)) * time.Second,
-		Prefill: machine(jobs.RolePrefill), Decode: machine(jobs.RoleDecode), Link: engine.Speed{Value: between(1e6, 5e9)},
+		Prefill: machine(protocol.RolePrefill), Decode: machine(protocol.RoleDecode), Link: engine.Speed{Value: between(1e6, 5e9)},
 	}
 }
 
@@ -228,7 +229,7 @@ func TestDecisionsAreSound(t *testing.T) {
 
 // published asks about machines of which nothing was measured.
 func published(model, cacheType string) func(tokens int) engine.Question {
-	prefill, decode := engine.SpeedsOf(model, jobs.RolePrefill, jobs.Rates{}), engine.SpeedsOf(model, jobs.RoleDecode, jobs.Rates{})
+	prefill, decode := engine.SpeedsOf(model, protocol.RolePrefill, protocol.Rates{}), engine.SpeedsOf(model, protocol.RoleDecode, protocol.Rates{})
 	return func(n int) engine.Question {
 		return engine.Question{
 			Tokens: n, UncachedPrefill: n, UncachedDecode: n, Generated: 400,

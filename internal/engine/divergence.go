@@ -3,7 +3,7 @@ package engine
 import (
 	"math"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Divergence says how far apart two predictions of the next token are: their total variation distance

@@ -9,12 +9,13 @@ import (
 	"encoding/json"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Engine computes prompts and generates text for one model. Its methods are safe for concurrent
 // use; the caller bounds how many run at once. Errors are *jobs.Error where the cause is known, so
-// that jobs.Classify can tell a retry from a permanent failure.
+// that protocol.Classify can tell a retry from a permanent failure.
 //
 // Greedy output of Prefill and then Decode equals that of Generate on the same engine, cold with
 // cold.
@@ -31,7 +32,7 @@ type Engine interface {
 	// written is no error: Prefilled says why there is none.
 	Prefill(ctx context.Context, req Request) (Prefilled, error)
 	// Decode generates the text for a prompt that was prefilled, here or elsewhere. A state that cannot be
-	// used is a *jobs.HandoverError, returned before anything was emitted: the caller may Generate then.
+	// used is a *protocol.HandoverError, returned before anything was emitted: the caller may Generate then.
 	Decode(ctx context.Context, req Request, from Prefilled, emit Emit) (Completion, error)
 	// Generate runs both phases here.
 	Generate(ctx context.Context, req Request, emit Emit) (Completion, error)
@@ -100,7 +101,7 @@ type StateFile struct {
 	First       []jobs.TokenProb // what that engine predicts after the whole prompt
 	Saved       time.Duration    // until the file was written
 	Prefix      int              // tokens, from the first, that other prompts begin with too; 0: none worth leaving out
-	Rows        []jobs.Span      // of the file, in its order: what it has of these tokens
+	Rows        []protocol.Span  // of the file, in its order: what it has of these tokens
 }
 
 // Imported is what reading a state took, and the proof that it was used.

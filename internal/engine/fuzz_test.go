@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // What is kept of an engine's message is one printable line, bounded, and repeats nothing of the request.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // What measuring an engine takes. Longer prompts than the first are computed only if that is expected to be quick.
@@ -19,7 +19,7 @@ const (
 	quickPrefill  = 3 * time.Second
 	quickDecode   = 1500 * time.Millisecond
 	firstBytes    = 512  // of the first prompt's text: about 128 tokens
-	shortTokens   = 448  // of a prompt that is still of the shortest of jobs.RateLengths
+	shortTokens   = 448  // of a prompt that is still of the shortest of protocol.RateLengths
 	longTokens    = 2000 // of one that is computed at nearly the speed of much longer ones
 	busyBytes     = 128  // of each of the prompts' texts that are computed together: they are there to generate after
 	fewestAnswers = 4    // tokens

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // timed is an engine that takes as long as it is told: prompts have a token for four bytes, and while several requests generate, each is slower by as
@@ -126,7 +127,7 @@ func TestMeasure(t *testing.T) {
 		if took := time.Since(start); took > 8*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		s := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot())
+		s := engine.SpeedsOf("m", protocol.RolePrefill, r.Snapshot())
 		for name, c := range map[string]struct {
 			got  engine.Speed
 			want float64
@@ -143,7 +144,7 @@ func TestMeasure(t *testing.T) {
 		if now.GeneratedTokens != 0 || now.JobSeconds != 0 || now.PromptBytesPerToken != 0 {
 			t.Errorf("requests of its own were taken for jobs: %+v", now)
 		}
-		if !r.Known(4) || engine.SpeedsOf("m", jobs.RolePrefill, now).Generated("", -1).Measured {
+		if !r.Known(4) || engine.SpeedsOf("m", protocol.RolePrefill, now).Generated("", -1).Measured {
 			t.Error("not all is known that was measured")
 		}
 		if left, _ := os.ReadDir(e.dir); len(left) > 0 {
@@ -199,7 +200,7 @@ func TestMeasureSlowEngines(t *testing.T) {
 				if c.prefill > 1 && (err != nil || !known) || c.prefill == 1 && (jobs.CodeOf(err) != jobs.CodeTimeout || known) {
 					t.Errorf("known %t, error %v", known, err)
 				}
-				s := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot())
+				s := engine.SpeedsOf("m", protocol.RolePrefill, r.Snapshot())
 				if p, d := s.Prefill(362, 0), s.Decode(362); known && (!near(p.Value, c.prefill) || !near(d.Value, c.decode)) {
 					t.Errorf("measured %+v and %+v", p, d)
 				}

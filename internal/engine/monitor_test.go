@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // patient is an engine that can be told how it is.

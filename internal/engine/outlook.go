@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/schedule"
 )
 
@@ -41,7 +41,7 @@ func (o *Outlook) Scene() *schedule.Scene {
 	s := &schedule.Scene{Intake: o.Intake}
 	from := o.prefillMachine()
 	keys := []string{""}
-	states := SpeedsOf(o.Model, jobs.RolePrefill, from.Rates) // who writes them measures how large they are
+	states := SpeedsOf(o.Model, protocol.RolePrefill, from.Rates) // who writes them measures how large they are
 	for _, z := range o.Sizes {
 		key := slices.Index(keys, z.Key)
 		if key < 0 {
@@ -52,7 +52,7 @@ func (o *Outlook) Scene() *schedule.Scene {
 	}
 	for i, w := range o.Workers {
 		m := schedule.Machine{
-			Decode: w.Role == jobs.RoleDecode, Takes: w.Role == jobs.RoleDecode && w.NoStates == "", Slots: make([]schedule.Slot, max(1, w.Slots)),
+			Decode: w.Role == protocol.RoleDecode, Takes: w.Role == protocol.RoleDecode && w.NoStates == "", Slots: make([]schedule.Slot, max(1, w.Slots)),
 		}
 		for kind, z := range o.Sizes {
 			m.Times = append(m.Times, w.Times(o.Model, from.Machine, z, s.Kinds[kind].Bytes))
@@ -94,7 +94,7 @@ func (o *Outlook) Scene() *schedule.Scene {
 
 // prefillMachine is the first prefill worker, which stands for all when links and KV states are estimated.
 func (o *Outlook) prefillMachine() Peer {
-	if i := slices.IndexFunc(o.Workers, func(w Peer) bool { return w.Role == jobs.RolePrefill }); i >= 0 {
+	if i := slices.IndexFunc(o.Workers, func(w Peer) bool { return w.Role == protocol.RolePrefill }); i >= 0 {
 		return o.Workers[i]
 	}
 	return Peer{}
@@ -134,8 +134,8 @@ func (o *Outlook) Next(worker string) (best schedule.Option, options []schedule.
 }
 
 // Running is what the workers are at, for logs.
-func (o *Outlook) Running() map[string][]jobs.Running {
-	all := map[string][]jobs.Running{}
+func (o *Outlook) Running() map[string][]protocol.Running {
+	all := map[string][]protocol.Running{}
 	for _, w := range o.Workers {
 		all[string(w.Role)+" "+w.Worker] = w.Running
 	}

@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // Guessed names what the outlook rests on and nobody has measured yet, so that published figures of other machines stand for it.
@@ -26,7 +26,7 @@ func (o *Outlook) Guessed() (names []string) {
 		add("answers on "+w.Machine, s.Decode(tokens))
 		switch {
 		case from.Worker == "" || o.takes() == 0:
-		case w.Role == jobs.RolePrefill:
+		case w.Role == protocol.RolePrefill:
 			add("KV states", s.StateBytes(tokens, w.CacheType))
 			add("writing them on "+w.Machine, s.Save())
 		case w.NoStates == "":
@@ -40,7 +40,7 @@ func (o *Outlook) Guessed() (names []string) {
 // takes is how many decode workers take KV states.
 func (o *Outlook) takes() (n int) {
 	for _, w := range o.Workers {
-		if w.Role == jobs.RoleDecode && w.NoStates == "" {
+		if w.Role == protocol.RoleDecode && w.NoStates == "" {
 			n++
 		}
 	}

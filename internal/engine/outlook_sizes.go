@@ -4,8 +4,9 @@ import (
 	"math"
 	"math/bits"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/schedule"
+	"tandem/jobs"
 )
 
 // Size is what is known of a job before it runs.
@@ -60,7 +61,7 @@ func Answer(model, kind string, limit int, workers []Peer) Speed {
 			return s
 		}
 	}
-	return SpeedsOf(model, jobs.RoleDecode, jobs.Rates{}).Generated(kind, limit)
+	return SpeedsOf(model, protocol.RoleDecode, protocol.Rates{}).Generated(kind, limit)
 }
 
 // BytesPerToken is how much text a token of a model is, as far as any of its workers has measured that.

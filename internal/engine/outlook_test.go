@@ -8,8 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/schedule"
+	"tandem/jobs"
 )
 
 func TestTextAndSize(t *testing.T) {
@@ -25,7 +26,7 @@ func TestTextAndSize(t *testing.T) {
 }
 
 func TestAnswerAndBytesPerToken(t *testing.T) {
-	list := []Peer{{Role: jobs.RolePrefill}, {Role: jobs.RoleDecode, Rates: jobs.Rates{GeneratedTokens: 50, PromptBytesPerToken: 2}}, {Rates: jobs.Rates{GeneratedTokens: 70, PromptBytesPerToken: 9}}}
+	list := []Peer{{Role: protocol.RolePrefill}, {Role: protocol.RoleDecode, Rates: protocol.Rates{GeneratedTokens: 50, PromptBytesPerToken: 2}}, {Rates: protocol.Rates{GeneratedTokens: 70, PromptBytesPerToken: 9}}}
 	if a, b := Answer("m", "", -1, list), BytesPerToken(list); a != (Speed{50, true}) || b != (Speed{2, true}) {
 		t.Errorf("answers of %+v tokens, %+v bytes a token", a, b)
 	}
@@ -58,16 +59,16 @@ func TestKinds(t *testing.T) {
 
 // pairOutlook is a prefill worker that hands one job over and has another at its answer, and a decode worker that has fetched a state ahead.
 func pairOutlook() *Outlook {
-	measured := jobs.Rates{
+	measured := protocol.Rates{
 		PrefillByLength: map[string]float64{"1k": 1000, "8k": 1000}, DecodeByLength: map[string]float64{"1k": 50, "4k": 50}, DecodeByBusy: map[string]float64{"2": 1, "4": 1}, SaveBytesPerSecond: 1e9, RestoreBytesPerSecond: 1e9, CheckSeconds: 0.1,
 		StateBytesPerToken: 1e5, GeneratedTokens: 100, PromptBytesPerToken: 4, LinkBytesPerSecond: map[string]float64{"spark": 1e8},
 	}
 	return &Outlook{
 		Model: "m", Sizes: []Size{{2000, 1000, 100, "k"}, {2000, 0, 50, ""}}, Intake: []schedule.Lot{{Kind: 0, Count: 3}}, Relay: 1, Typical: 1,
 		Workers: []Peer{
-			{Worker: "p", Role: jobs.RolePrefill, Machine: "spark", Slots: 3, Rates: measured, Prefixes: map[string]int{"k": 1000, "other": 9},
-				Running: []jobs.Running{{EndsSeconds: 2, HandsOver: true}, {EndsSeconds: 5, FirstSeconds: 1, Prefix: "of another class"}, {HandsOver: true, Ahead: true}}},
-			{Worker: "d", Role: jobs.RoleDecode, Machine: "mac", Slots: 1, Rates: measured, Running: []jobs.Running{{EndsSeconds: 3, Prefix: "k"}, {EndsSeconds: 0.5, Ahead: true}}},
+			{Worker: "p", Role: protocol.RolePrefill, Machine: "spark", Slots: 3, Rates: measured, Prefixes: map[string]int{"k": 1000, "other": 9},
+				Running: []protocol.Running{{EndsSeconds: 2, HandsOver: true}, {EndsSeconds: 5, FirstSeconds: 1, Prefix: "of another class"}, {HandsOver: true, Ahead: true}}},
+			{Worker: "d", Role: protocol.RoleDecode, Machine: "mac", Slots: 1, Rates: measured, Running: []protocol.Running{{EndsSeconds: 3, Prefix: "k"}, {EndsSeconds: 0.5, Ahead: true}}},
 		},
 	}
 }
@@ -107,7 +108,7 @@ func TestFreeSlotsWithThePrefix(t *testing.T) {
 		"more than there are slots": {map[string]int{"k": 30}, "k", 2},
 	} {
 		o := pairOutlook()
-		o.Workers[0].Copies, o.Workers[0].Running = tt.copies, []jobs.Running{{EndsSeconds: 5, Prefix: tt.at}}
+		o.Workers[0].Copies, o.Workers[0].Running = tt.copies, []protocol.Running{{EndsSeconds: 5, Prefix: tt.at}}
 		got := 0
 		for _, s := range o.Scene().Machines[0].Slots[1:] {
 			got += s.Prefix
@@ -123,11 +124,11 @@ func TestGuessed(t *testing.T) {
 	if got := o.Guessed(); got != nil {
 		t.Errorf("guessed %q, and all was measured", got)
 	}
-	o.Workers[1].Rates = jobs.Rates{}
+	o.Workers[1].Rates = protocol.Rates{}
 	if got, want := o.Guessed(), []string{"prompts on mac", "answers on mac", "the link from spark to mac", "reading them on mac"}; !slices.Equal(got, want) {
 		t.Errorf("guessed %q, want %q", got, want)
 	}
-	o.Workers[0].Rates, o.Workers[1].NoStates = jobs.Rates{}, "it takes none"
+	o.Workers[0].Rates, o.Workers[1].NoStates = protocol.Rates{}, "it takes none"
 	if got, want := o.Guessed(), []string{"how many tokens a text has", "how long answers are", "prompts on spark", "answers on spark", "prompts on mac", "answers on mac"}; !slices.Equal(got, want) {
 		t.Errorf("guessed %q, want %q", got, want)
 	}

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Peer is a live worker of the model, as another one sees it.
@@ -18,14 +19,14 @@ type Peer struct {
 	Machine   string
 	Slots     int
 	Busy      int
-	Rates     jobs.Rates
-	NoStates  string         // why a KV state of ours would be of no use to it; empty if one is
-	Failure   jobs.Failure   // what that is called
-	CacheType string         // of its engine's KV cache, as in f16
-	Running   []jobs.Running // what it does, as of now
-	Prefixes  map[string]int // tokens of the shared prefixes in its engine's cache, by PrefixKey
-	Copies    map[string]int // likewise slots that have them; all, if it does not say
-	Rows      map[string]int // likewise tokens whose part of a KV state need not be sent to it
+	Rates     protocol.Rates
+	NoStates  string             // why a KV state of ours would be of no use to it; empty if one is
+	Failure   jobs.Failure       // what that is called
+	CacheType string             // of its engine's KV cache, as in f16
+	Running   []protocol.Running // what it does, as of now
+	Prefixes  map[string]int     // tokens of the shared prefixes in its engine's cache, by PrefixKey
+	Copies    map[string]int     // likewise slots that have them; all, if it does not say
+	Rows      map[string]int     // likewise tokens whose part of a KV state need not be sent to it
 }
 
 // PrefixKey names the prefix that a request shares with others: a part of the hash of its text, from which nobody learns

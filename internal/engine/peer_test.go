@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func shared(instructions, own string) engine.Request {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestQuote(t *testing.T) {

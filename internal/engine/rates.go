@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // Rates are the measured speeds of one worker, as moving averages. They are safe for concurrent use. The zero value
 // has measured nothing.
 type Rates struct {
 	mu      sync.Mutex
-	now     jobs.Rates
+	now     protocol.Rates
 	trends  map[string]*trend
 	limits  map[string]*limited // by kind of job
 	changed bool                // since they were last kept
@@ -31,7 +31,7 @@ const (
 // ObservePrefill takes a measurement of prompt processing: computed is the part of the prompt's tokens that was not
 // cached, busy how many slots of the engine were taken meanwhile, on average.
 func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, d time.Duration) {
-	r.observe(func(now *jobs.Rates) {
+	r.observe(func(now *protocol.Rates) {
 		if tokens > 0 && promptBytes > 0 {
 			now.PromptBytesPerToken = blend(now.PromptBytesPerToken, float64(promptBytes)/float64(tokens))
 		}
@@ -55,7 +55,7 @@ func (r *Rates) ObservePrefill(promptBytes, tokens, computed int, busy float64, 
 // ObserveDecode takes a measurement of text generation after a prompt of so many tokens; busy is how many slots of the engine
 // were taken meanwhile, on average. Generated are the tokens that took the time: all but the first, which is there when the prompt is computed.
 func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.Duration) {
-	r.observe(func(now *jobs.Rates) {
+	r.observe(func(now *protocol.Rates) {
 		if generated < 2 || d <= 0 {
 			return
 		}
@@ -80,28 +80,28 @@ func (r *Rates) ObserveDecode(promptTokens, generated int, busy float64, d time.
 
 // ObserveAnswer takes the length of a job's answer; kind is the job's, as of [KindOf], limit what it may have at most, below 0 if the job says nothing of it.
 func (r *Rates) ObserveAnswer(kind string, limit, generated int) {
-	r.observe(func(now *jobs.Rates) {
+	r.observe(func(now *protocol.Rates) {
 		now.GeneratedTokens, now.GeneratedShare = r.answer("", now.GeneratedTokens, now.GeneratedShare, limit, generated)
 		if kind == "" || generated <= 0 {
 			return
 		}
-		k := jobs.KindTokens{Kind: kind}
-		if i := slices.IndexFunc(now.GeneratedByKind, func(o jobs.KindTokens) bool { return o.Kind == kind }); i >= 0 {
+		k := protocol.KindTokens{Kind: kind}
+		if i := slices.IndexFunc(now.GeneratedByKind, func(o protocol.KindTokens) bool { return o.Kind == kind }); i >= 0 {
 			k = now.GeneratedByKind[i]
 		}
 		k.Tokens, k.Share = r.answer(kind, k.Tokens, k.Share, limit, generated)
-		now.GeneratedByKind = mergeKinds([]jobs.KindTokens{k}, now.GeneratedByKind) // a copy, since others may be reading the list
+		now.GeneratedByKind = mergeKinds([]protocol.KindTokens{k}, now.GeneratedByKind) // a copy, since others may be reading the list
 	})
 }
 
 // ObserveJob takes the time that a job kept a slot of the engine.
 func (r *Rates) ObserveJob(d time.Duration) {
-	r.observe(func(now *jobs.Rates) { now.JobSeconds = blend(now.JobSeconds, d.Seconds()) })
+	r.observe(func(now *protocol.Rates) { now.JobSeconds = blend(now.JobSeconds, d.Seconds()) })
 }
 
 // ObserveSave takes a KV state that the engine wrote. Of its bytes, fixed are there whatever its length.
 func (r *Rates) ObserveSave(tokens int, bytes, fixed int64, d time.Duration) {
-	r.observe(func(now *jobs.Rates) {
+	r.observe(func(now *protocol.Rates) {
 		now.SaveBytesPerSecond = r.follow("save", now.SaveBytesPerSecond, moved(bytes, d))
 		if tokens >= leastComputed && bytes > fixed && fixed >= 0 {
 			now.StateBytesPerToken = blend(now.StateBytesPerToken, float64(bytes-fixed)/float64(tokens))
@@ -113,7 +113,7 @@ func (r *Rates) ObserveSave(tokens int, bytes, fixed int64, d time.Duration) {
 // ObserveLink takes a KV state that was fetched from another machine. By a first one that is too small to tell how fast the link is, it counts as
 // measured all the same, at what is taken for granted: else machines with small states would never know it. The first that can tell replaces that.
 func (r *Rates) ObserveLink(machine string, bytes int64, d time.Duration) {
-	r.observe(func(now *jobs.Rates) {
+	r.observe(func(now *protocol.Rates) {
 		value, known := moved(bytes, d), now.LinkBytesPerSecond[machine]
 		switch {
 		case value > 0 && known == coldLink:
@@ -133,13 +133,13 @@ func (r *Rates) ObserveLink(machine string, bytes int64, d time.Duration) {
 
 // ObserveRestore takes a KV state that the engine read, and the time until its first prediction was compared.
 func (r *Rates) ObserveRestore(bytes int64, restored, checked time.Duration) {
-	r.observe(func(now *jobs.Rates) {
+	r.observe(func(now *protocol.Rates) {
 		now.RestoreBytesPerSecond = r.follow("restore", now.RestoreBytesPerSecond, moved(bytes, restored))
 		now.CheckSeconds = r.follow("check", now.CheckSeconds, checked.Seconds())
 	})
 }
 
-func (r *Rates) observe(change func(now *jobs.Rates)) {
+func (r *Rates) observe(change func(now *protocol.Rates)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.now)
@@ -147,7 +147,7 @@ func (r *Rates) observe(change func(now *jobs.Rates)) {
 }
 
 // Snapshot returns what was measured so far. Its maps are not changed any more.
-func (r *Rates) Snapshot() jobs.Rates {
+func (r *Rates) Snapshot() protocol.Rates {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
@@ -155,7 +155,7 @@ func (r *Rates) Snapshot() jobs.Rates {
 
 // With returns what was measured so far, and the size of KV states as a model's header says it, as long as none was seen. m may
 // be nil.
-func (r *Rates) With(m *KVTransfer) jobs.Rates {
+func (r *Rates) With(m *KVTransfer) protocol.Rates {
 	now := r.Snapshot()
 	if now.StateBytesPerToken == 0 && m != nil && m.BytesPerToken > 0 {
 		now.StateBytesPerToken, now.StateFixedBytes = float64(m.BytesPerToken), float64(m.FixedBytes)

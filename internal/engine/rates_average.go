@@ -3,7 +3,7 @@ package engine
 import (
 	"maps"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // share is by how much a moving average follows a new value; one that is more than so many times the average counts as that
@@ -115,14 +115,14 @@ func noteLength(by map[string]float64, length string, tokens int) map[string]flo
 	return by
 }
 
-// lengthOf is the one of jobs.RateLengths in which a prompt of so many tokens is.
+// lengthOf is the one of protocol.RateLengths in which a prompt of so many tokens is.
 func lengthOf(tokens int) string {
 	i := 0
-	for limit := shortest; tokens > limit && i < len(jobs.RateLengths)-1; limit *= 2 {
+	for limit := shortest; tokens > limit && i < len(protocol.RateLengths)-1; limit *= 2 {
 		i++
 	}
-	return jobs.RateLengths[i]
+	return protocol.RateLengths[i]
 }
 
-// shortest is the greatest length of the first of jobs.RateLengths; each of the others is twice as long.
+// shortest is the greatest length of the first of protocol.RateLengths; each of the others is twice as long.
 const shortest = 512

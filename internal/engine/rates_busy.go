@@ -3,19 +3,19 @@ package engine
 import (
 	"math"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // alone is up to how many busy slots, on average, a request counts as the only one.
 const alone = 1.25
 
-// busyOf is the one of jobs.RateBusy that stands for so many busy slots; empty if a request counts as the only one.
+// busyOf is the one of protocol.RateBusy that stands for so many busy slots; empty if a request counts as the only one.
 func busyOf(busy float64) string {
 	if !(busy > alone) {
 		return ""
 	}
 	i := int(math.Round(math.Log2(busy))) - 1
-	return jobs.RateBusy[min(max(i, 0), len(jobs.RateBusy)-1)]
+	return protocol.RateBusy[min(max(i, 0), len(protocol.RateBusy)-1)]
 }
 
 // assumedShare is which part of its speed each of so many requests has that generate at once, as long as it was not measured: of four,

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestMeanBusy(t *testing.T) {
@@ -54,7 +55,7 @@ func TestMeanBusy(t *testing.T) {
 // With several at once a machine generates more in all and less for each, which says nothing of one alone.
 func TestRatesByBusySlots(t *testing.T) {
 	speeds := func(r *engine.Rates) engine.Speeds {
-		return engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, r.Snapshot())
+		return engine.SpeedsOf("gpt-oss:120b", protocol.RoleDecode, r.Snapshot())
 	}
 	var cold engine.Rates
 	for before, busy := 2.0, 1; busy <= 64; busy *= 2 {
@@ -93,7 +94,7 @@ func TestRatesByBusySlots(t *testing.T) {
 	if got := speeds(&full).Decode(1448); got.Value < 40 || got.Value > 120 {
 		t.Errorf("one alone, judged by four: %+v", got)
 	}
-	fast := engine.SpeedsOf("m", jobs.RoleDecode, jobs.Rates{DecodeByLength: map[string]float64{"2k": 100}, DecodeByBusy: map[string]float64{"4": 1, "odd": 0.1, "8": -1}})
+	fast := engine.SpeedsOf("m", protocol.RoleDecode, protocol.Rates{DecodeByLength: map[string]float64{"2k": 100}, DecodeByBusy: map[string]float64{"4": 1, "odd": 0.1, "8": -1}})
 	if got := fast.DecodeBusy(1448, 2).Value; !near(got, 100) {
 		t.Errorf("two at once: %v, want no more than 100 of one alone", got)
 	}
@@ -132,7 +133,7 @@ func TestAnswersByKind(t *testing.T) {
 	}
 	var r engine.Rates
 	generated := func(kind string) float64 {
-		return engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot()).Generated(kind, -1).Value
+		return engine.SpeedsOf("m", protocol.RoleDecode, r.Snapshot()).Generated(kind, -1).Value
 	}
 	if got := generated("code"); got != 400 {
 		t.Errorf("before any job %v tokens", got)
@@ -164,9 +165,9 @@ func TestAnswersByKind(t *testing.T) {
 	if job("Ada Lovelace") == job("Ada Byron") || job("code_v2-B") != "code_v2-B" || engine.KindOf(&jobs.Job{}) != "" {
 		t.Error("kinds are not told apart, or a plain one is changed")
 	}
-	odd := []jobs.KindTokens{{Kind: "", Tokens: 5}, {Kind: strings.Repeat("k", 40), Tokens: 5}, {Kind: "code", Tokens: -1}, {Kind: "fine", Tokens: 7}}
-	odd = append(odd, make([]jobs.KindTokens, 100)...)
-	s := engine.SpeedsOf("m", jobs.RoleDecode, jobs.Rates{GeneratedByKind: odd, GeneratedTokens: 9})
+	odd := []protocol.KindTokens{{Kind: "", Tokens: 5}, {Kind: strings.Repeat("k", 40), Tokens: 5}, {Kind: "code", Tokens: -1}, {Kind: "fine", Tokens: 7}}
+	odd = append(odd, make([]protocol.KindTokens, 100)...)
+	s := engine.SpeedsOf("m", protocol.RoleDecode, protocol.Rates{GeneratedByKind: odd, GeneratedTokens: 9})
 	if s.Generated("fine", -1).Value != 7 || s.Generated("code", -1).Value != 9 || s.Generated("", -1).Value != 9 {
 		t.Errorf("what others write of kinds was taken: %v %v %v", s.Generated("fine", -1), s.Generated("code", -1), s.Generated("", -1))
 	}
@@ -238,7 +239,7 @@ func TestAnswersByLimit(t *testing.T) {
 				r.ObserveAnswer(kind, c.limits[i%len(c.limits)], c.answers[i%len(c.answers)])
 			}
 		}
-		s := engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot())
+		s := engine.SpeedsOf("m", protocol.RoleDecode, r.Snapshot())
 		for limit, want := range c.want {
 			for _, kind := range []string{"", "k"} {
 				if got := s.Generated(kind, limit).Value; math.Abs(got-want) > 0.01*want {
@@ -257,7 +258,7 @@ func TestLimitsThatBeginToTell(t *testing.T) {
 		r.ObserveAnswer("code", limits[i%len(limits)], 100)
 	}
 	of := func(limit int) float64 {
-		return engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot()).Generated("code", limit).Value
+		return engine.SpeedsOf("m", protocol.RoleDecode, r.Snapshot()).Generated("code", limit).Value
 	}
 	if got := of(1600); math.Abs(got-100) > 1 {
 		t.Fatalf("an answer of at most 1,600 tokens has %v, want 100", got)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // prompts has prompts of so many tokens computed at a speed, one after the other, alone.
@@ -73,7 +73,7 @@ func TestOtherRatesFollowAMachineThatChanges(t *testing.T) {
 // The first hand-over measures a link, however small its state is; one that can tell the speed replaces what the first could not.
 func TestLinkIsKnownAfterItsFirstHandover(t *testing.T) {
 	link := func(r *engine.Rates) engine.Speed {
-		return engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot()).Link("spark")
+		return engine.SpeedsOf("m", protocol.RoleDecode, r.Snapshot()).Link("spark")
 	}
 	var r engine.Rates
 	if got := link(&r); got.Measured {

@@ -15,14 +15,14 @@ import (
 	"time"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // ratesFile is what a worker keeps of its rates from one start to the next.
 type ratesFile struct {
 	V int `json:"v"`
 	Subject
-	Rates jobs.Rates `json:"rates"`
+	Rates protocol.Rates `json:"rates"`
 }
 
 // Subject is what rates are of. Of what is empty nothing is known.
@@ -100,14 +100,14 @@ func (r *Rates) Begin(path string, now Subject) error {
 }
 
 // lasting is what stays true of rates when what they are of changes: what does not depend on the engine, if the model is the same.
-func lasting(r jobs.Rates, was, is Subject) jobs.Rates {
+func lasting(r protocol.Rates, was, is Subject) protocol.Rates {
 	switch {
 	case !was.contradicts(is):
 		return r
 	case was.ModelDigest != is.ModelDigest:
-		return jobs.Rates{}
+		return protocol.Rates{}
 	}
-	return jobs.Rates{
+	return protocol.Rates{
 		PromptBytesPerToken: r.PromptBytesPerToken, GeneratedTokens: r.GeneratedTokens, GeneratedShare: r.GeneratedShare, GeneratedByKind: r.GeneratedByKind, LinkBytesPerSecond: r.LinkBytesPerSecond,
 	}
 }
@@ -133,7 +133,7 @@ func (r *Rates) save(path string, about Subject) error {
 }
 
 // readRates returns what a file has of the model, and what its rates were of.
-func readRates(path string, now Subject) (_ jobs.Rates, of Subject, err error) {
+func readRates(path string, now Subject) (_ protocol.Rates, of Subject, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("read measured rates: %w", err)
@@ -142,22 +142,22 @@ func readRates(path string, now Subject) (_ jobs.Rates, of Subject, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return jobs.Rates{}, of, nil
+		return protocol.Rates{}, of, nil
 	case err != nil:
-		return jobs.Rates{}, of, err
+		return protocol.Rates{}, of, err
 	case info.Size() > largestRatesFile:
-		return jobs.Rates{}, of, fmt.Errorf("%s has %d bytes, so it holds something else", path, info.Size())
+		return protocol.Rates{}, of, fmt.Errorf("%s has %d bytes, so it holds something else", path, info.Size())
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return jobs.Rates{}, of, err
+		return protocol.Rates{}, of, err
 	}
 	var f ratesFile
 	if err := json.Unmarshal(data, &f); err != nil {
-		return jobs.Rates{}, of, fmt.Errorf("%s: %w", path, err)
+		return protocol.Rates{}, of, fmt.Errorf("%s: %w", path, err)
 	}
 	if f.V != 1 || f.ModelDigest != now.ModelDigest {
-		return jobs.Rates{}, of, nil
+		return protocol.Rates{}, of, nil
 	}
 	if !f.Subject.contradicts(now) {
 		of = f.Subject
@@ -166,7 +166,7 @@ func readRates(path string, now Subject) (_ jobs.Rates, of Subject, err error) {
 }
 
 // complete fills what is missing in rates with what is in others.
-func complete(r, others jobs.Rates) jobs.Rates {
+func complete(r, others protocol.Rates) protocol.Rates {
 	into, from := figures(&r), figures(&others)
 	for i, v := range into {
 		if *v == 0 {
@@ -194,7 +194,7 @@ func union(a, b map[string]float64) map[string]float64 {
 }
 
 // figures are the single figures of rates.
-func figures(r *jobs.Rates) []*float64 {
+func figures(r *protocol.Rates) []*float64 {
 	return []*float64{
 		&r.PrefillTokensPerSecond, &r.DecodeTokensPerSecond, &r.PromptBytesPerToken, &r.GeneratedTokens, &r.GeneratedShare, &r.JobSeconds,
 		&r.StateBytesPerToken, &r.StateFixedBytes, &r.SaveBytesPerSecond, &r.RestoreBytesPerSecond, &r.CheckSeconds,
@@ -221,7 +221,7 @@ func writeRates(path string, f ratesFile) (err error) {
 const mostMachines = 64
 
 // believable leaves out what cannot be a rate: records of others and files are not to be relied on.
-func believable(r jobs.Rates) jobs.Rates {
+func believable(r protocol.Rates) protocol.Rates {
 	for _, v := range figures(&r) {
 		if !usable(*v) {
 			*v = 0
@@ -230,8 +230,8 @@ func believable(r jobs.Rates) jobs.Rates {
 	among := func(keys []string) func(string, float64) bool {
 		return func(key string, v float64) bool { return slices.Contains(keys, key) && usable(v) }
 	}
-	r.PrefillByLength, r.DecodeByLength = only(r.PrefillByLength, among(jobs.RateLengths[:])), only(r.DecodeByLength, among(jobs.RateLengths[:]))
-	r.DecodeByBusy, r.GeneratedByKind = only(r.DecodeByBusy, among(jobs.RateBusy[:])), believableKinds(r.GeneratedByKind)
+	r.PrefillByLength, r.DecodeByLength = only(r.PrefillByLength, among(protocol.RateLengths[:])), only(r.DecodeByLength, among(protocol.RateLengths[:]))
+	r.DecodeByBusy, r.GeneratedByKind = only(r.DecodeByBusy, among(protocol.RateBusy[:])), believableKinds(r.GeneratedByKind)
 	ofLength := func(key string, v float64) bool { return usable(v) && lengthOf(int(v)) == key }
 	r.TokensByLength, r.PrefillTokensByLength = only(r.TokensByLength, ofLength), only(r.PrefillTokensByLength, ofLength)
 	kept := 0

@@ -6,7 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // mostKinds is of how many kinds of jobs the length of answers is kept: those seen last.
@@ -74,10 +75,10 @@ func (r *Rates) answer(kind string, tokens, ofLimit float64, limit, generated in
 }
 
 // mergeKinds has the kinds of both, those of a first, and as many as are kept.
-func mergeKinds(a, b []jobs.KindTokens) []jobs.KindTokens {
+func mergeKinds(a, b []protocol.KindTokens) []protocol.KindTokens {
 	all := slices.Clone(a)
 	for _, k := range b {
-		if len(all) < mostKinds && !slices.ContainsFunc(all, func(o jobs.KindTokens) bool { return o.Kind == k.Kind }) {
+		if len(all) < mostKinds && !slices.ContainsFunc(all, func(o protocol.KindTokens) bool { return o.Kind == k.Kind }) {
 			all = append(all, k)
 		}
 	}
@@ -85,8 +86,8 @@ func mergeKinds(a, b []jobs.KindTokens) []jobs.KindTokens {
 }
 
 // believableKinds are those that can be.
-func believableKinds(list []jobs.KindTokens) []jobs.KindTokens {
-	var kept []jobs.KindTokens
+func believableKinds(list []protocol.KindTokens) []protocol.KindTokens {
+	var kept []protocol.KindTokens
 	for _, k := range list {
 		if len(kept) < mostKinds && k.Kind != "" && len(k.Kind) <= longestKind && usable(k.Tokens) {
 			if !usable(k.Share) {

@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // published is what is known of a model before anything was measured: what the prefill machine of the installation that
@@ -104,7 +105,7 @@ search:
 
 // of is what the machine of a role does.
 func (p published) of(role jobs.Stage) hardware {
-	if role == jobs.RolePrefill {
+	if role == protocol.RolePrefill {
 		return p.spark
 	}
 	return p.mac

@@ -3,19 +3,20 @@ package engine
 import (
 	"math"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Speeds are what a machine is believed to do with a model: what its worker has measured, and where it has measured
 // nothing yet, the published figures of the machine that has its role in the installation that this system is made for.
 type Speeds struct {
-	rates     jobs.Rates
+	rates     protocol.Rates
 	published published
 	hardware  hardware
 }
 
 // SpeedsOf returns the speeds of a worker of a role, for a model.
-func SpeedsOf(model string, role jobs.Stage, measured jobs.Rates) Speeds {
+func SpeedsOf(model string, role jobs.Stage, measured protocol.Rates) Speeds {
 	p := publishedOf(model)
 	return Speeds{rates: believable(measured), published: p, hardware: p.of(role)}
 }
@@ -43,7 +44,7 @@ func (s Speeds) DecodeBusy(tokens, busy int) Speed {
 	if busy <= 1 {
 		return one
 	}
-	part, measured := along(jobs.RateBusy[:], s.rates.DecodeByBusy, nil, math.Log2(float64(busy))-1, func(place float64) float64 {
+	part, measured := along(protocol.RateBusy[:], s.rates.DecodeByBusy, nil, math.Log2(float64(busy))-1, func(place float64) float64 {
 		return assumedShare(math.Exp2(place + 1))
 	})
 	return Speed{one.Value * min(part, 1), one.Measured && measured}
@@ -114,7 +115,7 @@ func alongLengths(measured, lengths map[string]float64, tokens float64, base fun
 	for key, mean := range lengths {
 		places[key] = place(mean)
 	}
-	return along(jobs.RateLengths[:], measured, places, place(tokens), func(place float64) float64 { return base(shortest * math.Exp2(place-0.5)) })
+	return along(protocol.RateLengths[:], measured, places, place(tokens), func(place float64) float64 { return base(shortest * math.Exp2(place-0.5)) })
 }
 
 // along is a rate at a place on a scale that has a key at 0, 1, 2 and so on, or nearby, where places say: what was measured at the keys on either side of

@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestRatesPredictFromWhatWasMeasured(t *testing.T) {
@@ -64,7 +65,7 @@ func TestRatesAverage(t *testing.T) {
 	r.ObserveLink("spark-1", 3e6, 1500*time.Microsecond)
 	r.ObserveLink("spark-2", 3e6, 30*time.Millisecond)
 	r.ObserveLink("spark-3", 1000, time.Millisecond) // likewise, but it was used
-	want := jobs.Rates{
+	want := protocol.Rates{
 		PrefillTokensPerSecond: 1260, DecodeTokensPerSecond: 90,
 		PrefillByLength:       map[string]float64{"1k": 1200, "4k": 1500},
 		PrefillTokensByLength: map[string]float64{"1k": 1000, "4k": 3000},
@@ -78,7 +79,7 @@ func TestRatesAverage(t *testing.T) {
 	if diff := cmp.Diff(want, r.Snapshot(), close); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
 	}
-	s := engine.SpeedsOf("m", jobs.RoleDecode, want) // the speeds at the lengths that were measured
+	s := engine.SpeedsOf("m", protocol.RoleDecode, want) // the speeds at the lengths that were measured
 	if a, b, c := s.Prefill(1000, 0).Value, s.Prefill(3000, 0).Value, s.Decode(40_000).Value; !near(a, 1200) || !near(b, 1500) || !near(c, 50) {
 		t.Errorf("speeds %v, %v and %v, want 1200, 1500 and 50", a, b, c)
 	}
@@ -101,7 +102,7 @@ func TestPrefillBehindACachedPart(t *testing.T) {
 		d := time.Duration(takes(float64(c.cached), float64(c.tokens)) * float64(time.Second))
 		r.ObservePrefill(4*c.tokens, c.tokens, c.tokens-c.cached, 1, d)
 	}
-	s := engine.SpeedsOf("m", jobs.RoleDecode, r.Snapshot())
+	s := engine.SpeedsOf("m", protocol.RoleDecode, r.Snapshot())
 	for _, c := range []struct {
 		cached, tokens int
 		within         float64
@@ -115,7 +116,7 @@ func TestPrefillBehindACachedPart(t *testing.T) {
 
 // What was measured counts, at the lengths beside it, too; what was not is published.
 func TestSpeeds(t *testing.T) {
-	cold := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{})
+	cold := engine.SpeedsOf("gpt-oss:120b", protocol.RolePrefill, protocol.Rates{})
 	if s := cold.Prefill(8192, 0); s.Measured || math.Abs(s.Value-2346.6) > 1 {
 		t.Errorf("published prefill %+v, want 2346.6 tokens a second", s)
 	}
@@ -126,12 +127,12 @@ func TestSpeeds(t *testing.T) {
 		t.Errorf("decoding after 64k tokens %+v", s)
 	}
 	// Half as fast as published, at two lengths: so at all of them.
-	half := jobs.Rates{PrefillByLength: map[string]float64{}}
+	half := protocol.Rates{PrefillByLength: map[string]float64{}}
 	for i, length := range []string{"1k", "8k"} {
 		n := []float64{512 * math.Sqrt2, 4096 * math.Sqrt2}[i]
 		half.PrefillByLength[length] = cold.Prefill(int(n), 0).Value / 2
 	}
-	slow := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, half)
+	slow := engine.SpeedsOf("gpt-oss:120b", protocol.RolePrefill, half)
 	for _, n := range []int{1, 100, 512, 724, 5793, 8192, 100_000} {
 		got, want := slow.Prefill(n, 0), cold.Prefill(n, 0).Value/2
 		if !got.Measured || math.Abs(got.Value-want) > want/100 {
@@ -139,12 +140,12 @@ func TestSpeeds(t *testing.T) {
 		}
 	}
 	// Between two lengths of which something was measured lies what lies between.
-	between := engine.SpeedsOf("x", jobs.RoleDecode, jobs.Rates{PrefillByLength: map[string]float64{"512": 100, "2k": 200}})
+	between := engine.SpeedsOf("x", protocol.RoleDecode, protocol.Rates{PrefillByLength: map[string]float64{"512": 100, "2k": 200}})
 	if got := between.Prefill(724, 0).Value; got <= 100 || got >= 200 {
 		t.Errorf("%v tokens a second between 100 and 200", got)
 	}
 	// What others write of themselves is not believed blindly.
-	odd := engine.SpeedsOf("gpt-oss:120b", jobs.RolePrefill, jobs.Rates{
+	odd := engine.SpeedsOf("gpt-oss:120b", protocol.RolePrefill, protocol.Rates{
 		PrefillByLength: map[string]float64{"8k": -1, "4k": math.NaN(), "2k": math.Inf(1), "odd": 5}, SaveBytesPerSecond: -3,
 		LinkBytesPerSecond: map[string]float64{"m": 0},
 	})
@@ -156,7 +157,7 @@ func TestSpeeds(t *testing.T) {
 // Other models are taken for dense ones of the size that their name gives.
 func TestSpeedsOfOtherModels(t *testing.T) {
 	at := func(model string) float64 {
-		return engine.SpeedsOf(model, jobs.RolePrefill, jobs.Rates{}).Prefill(2048, 0).Value
+		return engine.SpeedsOf(model, protocol.RolePrefill, protocol.Rates{}).Prefill(2048, 0).Value
 	}
 	base := at("unheard-of:latest")
 	if base < 2000 || base > 2500 {
@@ -174,8 +175,8 @@ func TestSpeedsOfOtherModels(t *testing.T) {
 	}
 	// More tokens never take less time, and never less room.
 	for _, model := range []string{"gpt-oss:120b", "gpt-oss:20b", "qwen3-coder:30b", "x:13b"} {
-		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
-			s := engine.SpeedsOf(model, role, jobs.Rates{})
+		for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
+			s := engine.SpeedsOf(model, role, protocol.Rates{})
 			for n, before, size := 1, 0.0, 0.0; n < 200_000; n += 1 + n/50 {
 				took, bytes := float64(n)/s.Prefill(n, 0).Value, s.StateBytes(n, "q8_0").Value
 				if took <= before || bytes <= size || bytes >= s.StateBytes(n, "f16").Value {
@@ -214,7 +215,7 @@ func keepOf(t *testing.T, r *engine.Rates, path string, about func() engine.Subj
 }
 
 // kept is what a run with the model finds in the file.
-func kept(t *testing.T, path, digest string) jobs.Rates {
+func kept(t *testing.T, path, digest string) protocol.Rates {
 	var r engine.Rates
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -249,7 +250,7 @@ func TestRatesAreKept(t *testing.T) {
 		if diff := cmp.Diff(r.Snapshot(), kept(t, path, "digest-a")); diff != "" {
 			t.Errorf("after the end (-measured +kept):\n%s", diff)
 		}
-		if got := kept(t, path, "digest-b"); !cmp.Equal(got, jobs.Rates{}) {
+		if got := kept(t, path, "digest-b"); !cmp.Equal(got, protocol.Rates{}) {
 			t.Errorf("rates of another model: %+v", got)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -275,7 +276,7 @@ func TestRatesAreKept(t *testing.T) {
 		model.Store("digest-b")
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if got := next.Snapshot(); !cmp.Equal(got, jobs.Rates{}) {
+		if got := next.Snapshot(); !cmp.Equal(got, protocol.Rates{}) {
 			t.Errorf("with another model: %+v", got)
 		}
 		stop()
@@ -344,9 +345,9 @@ func FuzzRates(f *testing.F) {
 		if d := r.PrefillTime(4 << 20); d < 10*time.Second {
 			t.Errorf("prediction %v", d)
 		}
-		var published jobs.Rates // as another worker's presence
-		_ = json.Unmarshal(data, &struct{ Rates *jobs.Rates }{&published})
-		here, there := engine.SpeedsOf("m", jobs.RolePrefill, r.Snapshot()), engine.SpeedsOf("gpt-oss:120b", jobs.RoleDecode, published)
+		var published protocol.Rates // as another worker's presence
+		_ = json.Unmarshal(data, &struct{ Rates *protocol.Rates }{&published})
+		here, there := engine.SpeedsOf("m", protocol.RolePrefill, r.Snapshot()), engine.SpeedsOf("gpt-oss:120b", protocol.RoleDecode, published)
 		d := engine.Decide(engine.Question{
 			Tokens: tokens, UncachedPrefill: tokens, UncachedDecode: tokens, Generated: int(there.Generated("code", -1).Value),
 			StateBytes: int64(here.StateBytes(tokens, "f16").Value), Prefill: here, Decode: there, Link: there.Link("m"),

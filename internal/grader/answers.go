@@ -8,7 +8,7 @@ import (
 	"path"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // answersDir holds what the models said, each whole [jobs.Result] in a file of its own, <student>-<judge>-<attempt>.json.

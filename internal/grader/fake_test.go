@@ -8,7 +8,7 @@ import (
 
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // fake answers like the queue does: it keeps jobs and results over the runs, takes each job once, and yields results to whoever awaits them.

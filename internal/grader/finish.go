@@ -7,7 +7,7 @@ import (
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // notAsked is why there is no answer where none was wanted.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Model is what is known of a model before it is asked.

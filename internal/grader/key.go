@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // keyOf is the hash, in hex, of all that an answer depends on but the model's file: two requests with one key ask the same. Each part is preceded by its length, so

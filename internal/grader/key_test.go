@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Whatever an answer depends on changes the key, also where the same bytes stand in another part.

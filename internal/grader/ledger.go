@@ -13,7 +13,7 @@ import (
 
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // ledgerFile is what a grading remembers: one JSON object a line, only ever appended to, each on the disk before what it promises is done. It has no name of a

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // A line without its end is one of a process that died while it wrote: it is cut off, wherever that was.

@@ -12,7 +12,7 @@ import (
 	"tandem/internal/grader/code"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // maxFile is how large a file of the instructor's may be, in bytes: as large as a notebook by default.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestLoadNamesTheFileThatIsWrong(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"syscall"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // lockFile keeps two runs out of one folder. It stays there; the lock on it ends with the process, however that ends.

@@ -6,7 +6,7 @@ import (
 
 	"tandem/internal/batchstats"
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // metrics are the figures of all answers of a grading, those of earlier runs as well.

@@ -17,7 +17,7 @@ import (
 	"tandem/internal/grader/intake"
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Grading is a class being graded. It holds no notebooks: they are read when needed.

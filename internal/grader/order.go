@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // sendingOrder is the order of all requests in which a class is done soonest: the longest submissions first, so that no long one is left for the end. With plan

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // The third of three submissions is the longest, the first one the shortest.

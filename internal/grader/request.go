@@ -7,7 +7,7 @@ import (
 
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // request is what one model is asked about one submission.

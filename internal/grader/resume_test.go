@@ -13,7 +13,7 @@ import (
 
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestAFolderWithAGradingWantsResume(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // classEvery is how often the class's page is written while answers come, at most.

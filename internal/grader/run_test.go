@@ -11,7 +11,7 @@ import (
 
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestAClassIsGraded(t *testing.T) {

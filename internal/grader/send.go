@@ -5,7 +5,7 @@ import (
 
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/notebook"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // sending is an attempt that is to be sent.

@@ -16,7 +16,7 @@ import (
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

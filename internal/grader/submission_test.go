@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestPanicIsOneSubmissionsProblem(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // takeAll takes answers until there are all: those of the jobs that are known now, then those of the jobs that ask again.

@@ -14,7 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // linked is a client in a synctest bubble whose link to a prefill worker can be cut. The worker knows no state.
@@ -65,7 +66,7 @@ func (l *linked) fetch(host string, want jobs.Failure, after time.Duration, says
 	l.t.Helper()
 	start := time.Now()
 	_, err := l.Fetch(l.t.Context(), &jobs.State{URL: "http://" + host + "/state/0123456789abcdef0123456789abcdef", Token: "t", Bytes: 5}, l.t.TempDir(), "x-", nil)
-	if h, ok := errors.AsType[*jobs.HandoverError](err); !ok || h.Failure != want || !strings.Contains(err.Error(), says) {
+	if h, ok := errors.AsType[*protocol.HandoverError](err); !ok || h.Failure != want || !strings.Contains(err.Error(), says) {
 		l.t.Errorf("error = %v; want %s that says %q", err, want, says)
 	}
 	if took := time.Since(start); took != after {

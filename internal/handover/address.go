@@ -12,7 +12,8 @@ import (
 	"strings"
 	"syscall"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // defaultAllow is where states are fetched from if nothing else is said: addresses that cannot belong to a
@@ -71,10 +72,10 @@ func (c *Client) address(ctx context.Context, s *jobs.State) (*url.URL, error) {
 		return nil, err
 	}
 	if c.strict && u.Scheme != "https" {
-		return nil, jobs.HandoverErrorf(jobs.FailRefusedURL, "the KV state is offered over http, and --handover-ca asks for https; give the prefill worker --handover-cert and --handover-key")
+		return nil, protocol.HandoverErrorf(jobs.FailRefusedURL, "the KV state is offered over http, and --handover-ca asks for https; give the prefill worker --handover-cert and --handover-key")
 	}
 	if _, ok := c.server(ctx, statePattern.ReplaceAllLiteralString(s.URL, "")); !ok {
-		return nil, jobs.HandoverErrorf(jobs.FailUnreachable, "the KV state is at %.100q, where no prefill worker of the model offers any: it has ended, or its --handover-url is another one", u.Host)
+		return nil, protocol.HandoverErrorf(jobs.FailUnreachable, "the KV state is at %.100q, where no prefill worker of the model offers any: it has ended, or its --handover-url is another one", u.Host)
 	}
 	return u, nil
 }
@@ -82,7 +83,7 @@ func (c *Client) address(ctx context.Context, s *jobs.State) (*url.URL, error) {
 // checkURL reads the address in a state, which came in a message.
 func checkURL(s *jobs.State) (*url.URL, error) {
 	refuse := func(why string) error {
-		return jobs.HandoverErrorf(jobs.FailRefusedURL, "the KV state's address %s; check the prefill worker's --handover-url", why)
+		return protocol.HandoverErrorf(jobs.FailRefusedURL, "the KV state's address %s; check the prefill worker's --handover-url", why)
 	}
 	u, err := url.Parse(s.URL)
 	switch {
@@ -99,7 +100,7 @@ func checkURL(s *jobs.State) (*url.URL, error) {
 	case s.Token == "" || strings.ContainsFunc(s.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, refuse("has no valid token")
 	case s.Bytes <= 0:
-		return nil, jobs.HandoverErrorf(jobs.FailTruncated, "the KV state is said to have %d bytes; update the prefill worker", s.Bytes)
+		return nil, protocol.HandoverErrorf(jobs.FailTruncated, "the KV state is said to have %d bytes; update the prefill worker", s.Bytes)
 	}
 	return u, nil
 }
@@ -110,7 +111,7 @@ func refused(err error, host string) error {
 	if !ok {
 		return nil
 	}
-	return jobs.HandoverErrorf(jobs.FailRefusedURL, "the KV state is at %s, and no states are fetched from %s; if the prefill machine has that address, allow it with --handover-allow", hostOnly(host), a.addr)
+	return protocol.HandoverErrorf(jobs.FailRefusedURL, "the KV state is at %s, and no states are fetched from %s; if the prefill machine has that address, allow it with --handover-allow", hostOnly(host), a.addr)
 }
 
 // hostOnly is a host without its port.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestAddressesThatAreAllowed(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // However an address is written, it is judged by what is dialled: a number that means a public address in octal, hex or one
@@ -30,7 +31,7 @@ func TestAddressesInDisguise(t *testing.T) {
 			dir := t.TempDir()
 			moved := at(&state, "http://127.0.0.1:", "http://"+host+":")
 			_, err := client.Fetch(t.Context(), moved, dir, "x-", nil)
-			h, ok := errors.AsType[*jobs.HandoverError](err)
+			h, ok := errors.AsType[*protocol.HandoverError](err)
 			if !ok || h.Failure != jobs.FailRefusedURL && h.Failure != jobs.FailUnreachable {
 				t.Errorf("%v; want that it is refused", err)
 			}

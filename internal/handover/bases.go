@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // baseAge is how long a base is kept that no transfer used.
@@ -230,7 +230,7 @@ func (b *bases) close() {
 	b.clear()
 }
 
-func sum(rows []jobs.Span) (bytes int64) {
+func sum(rows []protocol.Span) (bytes int64) {
 	for _, r := range rows {
 		bytes += r.Bytes
 	}

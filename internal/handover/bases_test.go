@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // kept has rows of so many bytes kept, which nobody else has.
@@ -70,7 +70,7 @@ func TestBasesWithinTheirBudget(t *testing.T) {
 		if !has(t, b, one) || has(t, b, two) || !has(t, b, three) {
 			t.Error("want the one dropped that was not used for the longest time")
 		}
-		large := &prefix{Name: "large", Rows: []jobs.Span{{Bytes: 1001}}}
+		large := &prefix{Name: "large", Rows: []protocol.Span{{Bytes: 1001}}}
 		if found, turn, err := b.take(t.Context(), large, nil); found != nil || err != nil || turn != nil {
 			t.Error("a turn to fetch what is never kept", found, err)
 		}
@@ -141,7 +141,7 @@ func TestRowsThatDoNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBases(1000, time.Minute, slog.New(slog.DiscardHandler))
 		defer b.close()
-		p := &prefix{Name: "rows", Rows: []jobs.Span{{Bytes: 400}}}
+		p := &prefix{Name: "rows", Rows: []protocol.Span{{Bytes: 400}}}
 		_, turn, err := b.take(t.Context(), p, nil)
 		if turn == nil || err != nil || !b.holds("rows") {
 			t.Fatalf("the first has no turn: %v", err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 const benchBytes = 1 << 30
@@ -72,9 +72,9 @@ func BenchmarkRebuild(b *testing.B) {
 	dir := b.TempDir()
 	master := filepath.Join(dir, "master")
 	writeNoise(b, master, benchBytes)
-	var rows []jobs.Span
+	var rows []protocol.Span
 	for i := range int64(96) {
-		rows = append(rows, jobs.Span{Offset: 1000 + i*(benchBytes/96), Bytes: benchBytes / 96 * 6 / 10})
+		rows = append(rows, protocol.Span{Offset: 1000 + i*(benchBytes/96), Bytes: benchBytes / 96 * 6 / 10})
 	}
 	server := newServer(b, ServerConfig{Budget: 4 * benchBytes})
 	whole, part := newClient(b, ClientConfig{}), newClient(b, ClientConfig{Bases: 2 * benchBytes})
@@ -103,7 +103,7 @@ func timed(b *testing.B, f func() error) time.Duration {
 }
 
 // fetchOnce offers a second name of the file, since what is offered is removed in the end.
-func fetchOnce(b *testing.B, server *Server, client *Client, master, dir string, hashed bool, rows ...jobs.Span) time.Duration {
+func fetchOnce(b *testing.B, server *Server, client *Client, master, dir string, hashed bool, rows ...protocol.Span) time.Duration {
 	b.Helper()
 	path := filepath.Join(dir, "offered")
 	if err := os.Link(master, path); err != nil {

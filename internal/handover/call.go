@@ -11,7 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 var (
@@ -41,7 +42,7 @@ type answer struct {
 	waited time.Duration
 }
 
-// call sends a request. An error is a *jobs.HandoverError.
+// call sends a request. An error is a *protocol.HandoverError.
 func (c *Client) call(parent context.Context, r request) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	watch := time.AfterFunc(time.Hour, func() { cancel(errSilent) })
@@ -67,7 +68,7 @@ func (c *Client) call(parent context.Context, r request) (*answer, error) {
 	if err != nil {
 		defer a.close()
 		failed := a.noAnswer(err, attempt.away)
-		if h, ok := errors.AsType[*jobs.HandoverError](failed); ok && h.Failure == jobs.FailUnreachable && parent.Err() == nil {
+		if h, ok := errors.AsType[*protocol.HandoverError](failed); ok && h.Failure == jobs.FailUnreachable && parent.Err() == nil {
 			attempt.failed()
 		} else {
 			attempt.unknown()
@@ -105,7 +106,7 @@ func (a *answer) Read(p []byte) (int, error) {
 func (a *answer) silent() bool { return context.Cause(a.ctx) == errSilent }
 
 func (a *answer) tooSlow() error {
-	return jobs.HandoverErrorf(jobs.FailTooSlow, "%s sent nothing for %s; look at the network between the machines, and at the prefill machine's load", a.host, a.limit)
+	return protocol.HandoverErrorf(jobs.FailTooSlow, "%s sent nothing for %s; look at the network between the machines, and at the prefill machine's load", a.host, a.limit)
 }
 
 // noAnswer says why a request was not answered. Away is what was known of the address, if it had only a moment for that.
@@ -114,15 +115,15 @@ func (a *answer) noAnswer(err error, away string) error {
 	case errSilent:
 		return a.tooSlow()
 	case errBrief:
-		return jobs.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s cannot be reached, and was not waited for: %s; see that it runs and that its port is open", a.host, away)
+		return protocol.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s cannot be reached, and was not waited for: %s; see that it runs and that its port is open", a.host, away)
 	}
 	if err := refused(err, a.host); err != nil {
 		return err
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return jobs.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s has no certificate that is trusted here; give --handover-ca: %w", a.host, err)
+		return protocol.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s has no certificate that is trusted here; give --handover-ca: %w", a.host, err)
 	}
-	return jobs.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s cannot be reached; see that it runs and that its port is open: %w", a.host, cause(err))
+	return protocol.HandoverErrorf(jobs.FailUnreachable, "the prefill worker at %s cannot be reached; see that it runs and that its port is open: %w", a.host, cause(err))
 }
 
 // failure says what an answer's status means, or nil if it is a success.
@@ -131,13 +132,13 @@ func (a *answer) failure() error {
 	case code >= 200 && code < 300:
 		return nil
 	case code >= 300 && code < 400:
-		return jobs.HandoverErrorf(jobs.FailRefusedURL, "%s refused to give the KV state; point --handover-url at the prefill worker itself", a.host)
+		return protocol.HandoverErrorf(jobs.FailRefusedURL, "%s refused to give the KV state; point --handover-url at the prefill worker itself", a.host)
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return jobs.HandoverErrorf(jobs.FailNotFound, "%s does not know the KV state: its lease ended, or the worker was restarted", a.host)
+		return protocol.HandoverErrorf(jobs.FailNotFound, "%s does not know the KV state: its lease ended, or the worker was restarted", a.host)
 	case code == http.StatusRequestedRangeNotSatisfiable:
-		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has fewer bytes of the KV state than were promised", a.host)
+		return protocol.HandoverErrorf(jobs.FailTruncated, "%s has fewer bytes of the KV state than were promised", a.host)
 	default:
-		return jobs.HandoverErrorf(jobs.FailUnreachable, "%s failed to give the KV state; see the prefill worker's log", a.host)
+		return protocol.HandoverErrorf(jobs.FailUnreachable, "%s failed to give the KV state; see the prefill worker's log", a.host)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // certificate is a certificate and its key in two files, read again when they have changed.

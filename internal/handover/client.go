@@ -11,7 +11,8 @@ import (
 	"os"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -109,7 +110,7 @@ type Fetched struct {
 
 // Fetch fetches a state into a file of dir whose name begins with prefix. The file can be read by its owner only,
 // and by the group of a folder in which the group may write. Progress, which may be nil, is called for every
-// piece. An error is a *jobs.HandoverError, or the context's cause; no file is left then.
+// piece. An error is a *protocol.HandoverError, or the context's cause; no file is left then.
 func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (Fetched, error) {
 	start := time.Now()
 	u, err := c.address(ctx, s)
@@ -131,7 +132,7 @@ func (c *Client) Fetch(ctx context.Context, s *jobs.State, dir, prefix string, p
 	if err == nil {
 		err = target.keep()
 	}
-	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailDisk {
+	if h, ok := errors.AsType[*protocol.HandoverError](err); ok && h.Failure == jobs.FailDisk {
 		c.bases.clear() // so that the next one has more room
 	}
 	if err != nil {
@@ -162,7 +163,7 @@ func (c *Client) Done(ctx context.Context, s *jobs.State) error {
 		answer.close()
 		err = answer.failure()
 	}
-	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailNotFound {
+	if h, ok := errors.AsType[*protocol.HandoverError](err); ok && h.Failure == jobs.FailNotFound {
 		return nil // which is what was asked for
 	}
 	return err

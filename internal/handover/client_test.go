@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestFetch(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // More is asked for than any disk has.
@@ -79,7 +80,7 @@ func fetchWithLimitedFiles(in childInput) (out childOutput, err error) {
 	}
 	defer client.Close()
 	_, err = client.Fetch(context.Background(), &in.State, in.Dir, "x-", nil)
-	h, ok := errors.AsType[*jobs.HandoverError](err)
+	h, ok := errors.AsType[*protocol.HandoverError](err)
 	if !ok {
 		return out, errors.Join(errors.New("no failure"), err)
 	}

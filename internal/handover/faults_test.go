@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const faultBytes = 5 << 20

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Whatever is asked for, without the token there is one answer.

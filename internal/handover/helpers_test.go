@@ -16,7 +16,8 @@ import (
 	"sync"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func newServer(tb testing.TB, c ServerConfig) *Server {
@@ -83,7 +84,7 @@ func wantFetched(t *testing.T, got Fetched, err error, content []byte) {
 // wantFailure checks that an error is a failure of this kind, tells nothing that is secret, and left no file.
 func wantFailure(t *testing.T, err error, want jobs.Failure, s *jobs.State, dir string) {
 	t.Helper()
-	h, ok := errors.AsType[*jobs.HandoverError](err)
+	h, ok := errors.AsType[*protocol.HandoverError](err)
 	if !ok || h.Failure != want {
 		t.Errorf("error = %v, want a failure %s", err, want)
 	}

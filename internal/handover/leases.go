@@ -16,7 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -47,9 +48,9 @@ type lease struct {
 	released context.Context // ends with the lease
 	release  context.CancelFunc
 	digest   *digest
-	rows     []jobs.Span   // of the file, that others have too; may be none
-	named    chan struct{} // closed when name is set
-	name     string        // of the rows
+	rows     []protocol.Span // of the file, that others have too; may be none
+	named    chan struct{}   // closed when name is set
+	name     string          // of the rows
 }
 
 // leases is what a server holds: states by the id in their URL, within a budget of disk space. It
@@ -85,7 +86,7 @@ func newLeases(budget int64, alive func(context.Context, []string) (map[string]b
 // room waits until so many bytes may be held beside what is held already.
 func (l *leases) room(ctx context.Context, bytes int64) error {
 	if bytes > l.budget {
-		return jobs.HandoverErrorf(jobs.FailBudget, "a KV state of %s is more than the budget of %s; raise --handover-budget", size(bytes), size(l.budget))
+		return protocol.HandoverErrorf(jobs.FailBudget, "a KV state of %s is more than the budget of %s; raise --handover-budget", size(bytes), size(l.budget))
 	}
 	for {
 		l.mu.Lock()
@@ -105,20 +106,20 @@ func (l *leases) room(ctx context.Context, bytes int64) error {
 }
 
 // offer returns the new lease and the token that goes with it, which is not kept.
-func (l *leases) offer(jobID, path string, rows ...jobs.Span) (s *lease, token string, err error) {
+func (l *leases) offer(jobID, path string, rows ...protocol.Span) (s *lease, token string, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, "", jobs.HandoverErrorf(jobs.FailSave, "read the KV state that was saved: %w", err)
+		return nil, "", protocol.HandoverErrorf(jobs.FailSave, "read the KV state that was saved: %w", err)
 	}
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		err = jobs.HandoverErrorf(jobs.FailSave, "read the KV state that was saved: %w", err)
+		err = protocol.HandoverErrorf(jobs.FailSave, "read the KV state that was saved: %w", err)
 	case !info.Mode().IsRegular() || info.Size() == 0:
-		err = jobs.HandoverErrorf(jobs.FailSave, "the KV state that was saved is empty, or no file")
+		err = protocol.HandoverErrorf(jobs.FailSave, "the KV state that was saved is empty, or no file")
 	case len(rows) > 0:
 		if err = checkRows(rows, info.Size()); err != nil {
-			err = jobs.HandoverErrorf(jobs.FailSave, "describe the KV state that was saved: %w", err)
+			err = protocol.HandoverErrorf(jobs.FailSave, "describe the KV state that was saved: %w", err)
 		}
 	}
 	if err != nil {

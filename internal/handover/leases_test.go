@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // stream stands for the jobs whose decode messages exist.
@@ -204,7 +205,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("room = %v, want the context's cause", err)
 		}
 		err := l.room(t.Context(), 2501)
-		if h, ok := errors.AsType[*jobs.HandoverError](err); !ok || h.Failure != jobs.FailBudget {
+		if h, ok := errors.AsType[*protocol.HandoverError](err); !ok || h.Failure != jobs.FailBudget {
 			t.Errorf("room for more than the budget = %v", err)
 		}
 
@@ -241,7 +242,7 @@ func TestOfferRefuses(t *testing.T) {
 		writeNoise(t, empty, 0)
 		for _, path := range []string{filepath.Join(dir, "missing"), empty, dir} {
 			_, _, err := l.offer("a", path)
-			if h, ok := errors.AsType[*jobs.HandoverError](err); !ok || h.Failure != jobs.FailSave {
+			if h, ok := errors.AsType[*protocol.HandoverError](err); !ok || h.Failure != jobs.FailSave {
 				t.Errorf("offer of %s = %v", path, err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"io"
 	"sort"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // Limits of what a sender may say of a prefix.
@@ -23,8 +23,8 @@ const (
 // prefix is the body of <url>/prefix: where in a state's file the rows are with which states of other jobs begin too, in the file's
 // order, and what they are called.
 type prefix struct {
-	Name string      `json:"name"`
-	Rows []jobs.Span `json:"rows"`
+	Name string          `json:"name"`
+	Rows []protocol.Span `json:"rows"`
 }
 
 // parsePrefix reads an answer about a file of so many bytes.
@@ -40,7 +40,7 @@ func parsePrefix(answer []byte, bytes int64) (*prefix, error) {
 }
 
 // checkRows reports rows that are not parts of a file of so many bytes, one behind the other, or all of it.
-func checkRows(rows []jobs.Span, bytes int64) error {
+func checkRows(rows []protocol.Span, bytes int64) error {
 	if len(rows) == 0 || len(rows) > mostRows {
 		return fmt.Errorf("%d spans of rows; want 1 to %d", len(rows), mostRows)
 	}
@@ -60,7 +60,7 @@ func checkRows(rows []jobs.Span, bytes int64) error {
 // copyRows copies the rows and names them: by a SHA-256 over the length and the checksum (CRC-32C) of each span, so that rows have the name
 // of others only if they are equal. The name chooses what a state is put together from. It proves nothing, which is what the SHA-256 of the
 // whole is for, so it may be quick: five times as quick as hashing the rows, before which no receiver could begin.
-func copyRows(ctx context.Context, to io.Writer, from io.ReaderAt, rows []jobs.Span) (name string, err error) {
+func copyRows(ctx context.Context, to io.Writer, from io.ReaderAt, rows []protocol.Span) (name string, err error) {
 	all, buf := sha256.New(), make([]byte, pieceBytes)
 	for _, r := range rows {
 		sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
@@ -81,17 +81,17 @@ func copyRows(ctx context.Context, to io.Writer, from io.ReaderAt, rows []jobs.S
 // rest is a file of so many bytes without its rows, in its order.
 type rest struct {
 	file  io.ReaderAt
-	parts []jobs.Span
+	parts []protocol.Span
 	ends  []int64 // of each part, in the rest
 }
 
-func newRest(file io.ReaderAt, rows []jobs.Span, bytes int64) *rest {
+func newRest(file io.ReaderAt, rows []protocol.Span, bytes int64) *rest {
 	r := &rest{file: file}
 	at, end := int64(0), int64(0)
-	for _, row := range append(rows[:len(rows):len(rows)], jobs.Span{Offset: bytes}) {
+	for _, row := range append(rows[:len(rows):len(rows)], protocol.Span{Offset: bytes}) {
 		if n := row.Offset - at; n > 0 {
 			end += n
-			r.parts, r.ends = append(r.parts, jobs.Span{Offset: at, Bytes: n}), append(r.ends, end)
+			r.parts, r.ends = append(r.parts, protocol.Span{Offset: at, Bytes: n}), append(r.ends, end)
 		}
 		at = row.Offset + row.Bytes
 	}
@@ -128,7 +128,7 @@ func (r *rest) ReadAt(b []byte, at int64) (n int, err error) {
 
 // weave reads a file from a place on, the rows from where they are already and all else from the sender.
 type weave struct {
-	rows   []jobs.Span
+	rows   []protocol.Span
 	base   io.ReaderAt // the rows, one behind the other
 	baseAt int64
 	rest   io.Reader
@@ -138,7 +138,7 @@ type weave struct {
 // errBase is a base that cannot be read.
 var errBase = errors.New("the rows that are here cannot be read")
 
-func newWeave(rows []jobs.Span, base io.ReaderAt, rest io.Reader, from int64) *weave {
+func newWeave(rows []protocol.Span, base io.ReaderAt, rest io.Reader, from int64) *weave {
 	w := &weave{rows: rows, base: base, rest: rest, at: from}
 	for _, r := range rows {
 		w.baseAt += min(max(0, from-r.Offset), r.Bytes)

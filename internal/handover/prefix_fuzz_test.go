@@ -14,7 +14,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // What a sender says of a prefix is parts of the file, one behind the other, or it is refused; and little work either way.
@@ -50,11 +50,11 @@ func FuzzPrefix(f *testing.F) {
 }
 
 // rowsOf makes rows of some numbers: a gap, a length, a gap and so on, as long as they are within the file.
-func rowsOf(cuts []byte, size int64) []jobs.Span {
-	var rows []jobs.Span
+func rowsOf(cuts []byte, size int64) []protocol.Span {
+	var rows []protocol.Span
 	at := int64(0)
 	for len(cuts) > 1 {
-		r := jobs.Span{Offset: at + int64(cuts[0]), Bytes: int64(cuts[1]) + 1}
+		r := protocol.Span{Offset: at + int64(cuts[0]), Bytes: int64(cuts[1]) + 1}
 		if at = r.Offset + r.Bytes; at > size {
 			break
 		}

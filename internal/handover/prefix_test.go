@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 func TestOfferOfOddRows(t *testing.T) {
 	s := newServer(t, ServerConfig{})
 	path := filepath.Join(t.TempDir(), "state")
 	writeNoise(t, path, 100)
-	for _, rows := range [][]jobs.Span{{{Offset: 0, Bytes: 100}}, {{Offset: 50, Bytes: 51}}, {{Offset: 10, Bytes: 5}, {Offset: 14, Bytes: 1}}} {
+	for _, rows := range [][]protocol.Span{{{Offset: 0, Bytes: 100}}, {{Offset: 50, Bytes: 51}}, {{Offset: 10, Bytes: 5}, {Offset: 14, Bytes: 1}}} {
 		if _, err := s.Offer("job", path, rows...); err == nil {
 			t.Errorf("%v was offered", rows)
 		}
@@ -51,7 +51,7 @@ func TestOfferOfOddRows(t *testing.T) {
 // Names of rows: of the bytes and how they are cut, wherever they lie.
 func TestNamesOfRows(t *testing.T) {
 	content, rows := layered(1, 2, 3, 1000, 50)
-	name := func(content []byte, rows []jobs.Span) string {
+	name := func(content []byte, rows []protocol.Span) string {
 		var copied bytes.Buffer
 		n, err := copyRows(t.Context(), &copied, bytes.NewReader(content), rows)
 		if err != nil || int64(copied.Len()) != sum(rows) {

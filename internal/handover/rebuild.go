@@ -5,7 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // run fetches the state: only what is new of it, if the rows of its prefix are here, and else the whole. If that fails in any way, the
@@ -91,12 +92,12 @@ func (t *transfer) rebuild(ctx context.Context, p *prefix, found *base) error {
 
 // hopeless reports whether a failure has nothing to do with what was asked for: the network, the sender or the disk failed.
 func hopeless(err error) bool {
-	h, ok := errors.AsType[*jobs.HandoverError](err)
+	h, ok := errors.AsType[*protocol.HandoverError](err)
 	return ok && slices.Contains([]jobs.Failure{jobs.FailUnreachable, jobs.FailTooSlow, jobs.FailRefusedURL, jobs.FailDisk}, h.Failure)
 }
 
 // refusedPart is the failure of a sender that answers, but not with the part that was asked for: the whole may be there all the same.
-func refusedPart(err error) error { return jobs.HandoverErrorf(jobs.FailNotFound, "%w", err) }
+func refusedPart(err error) error { return protocol.HandoverErrorf(jobs.FailNotFound, "%w", err) }
 
 // notRebuilt notes that the whole state has to travel although only a part should.
 func (t *transfer) notRebuilt(why error) {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Whatever the sender says of the rows, or sends in place of the rest, the whole state travels and is right.
@@ -72,8 +73,8 @@ func TestOddPrefixes(t *testing.T) {
 		{"far beyond the end", true, parts(func(p *prefix) { p.Rows[testLayers-1].Bytes = 1<<63 - 1 })},
 		{"before the beginning", true, parts(func(p *prefix) { p.Rows[0].Offset = -1 })},
 		{"empty", true, parts(func(p *prefix) { p.Rows[0].Bytes = 0 })},
-		{"all of it", true, parts(func(p *prefix) { p.Rows = []jobs.Span{{Bytes: testRows + testLayers*(testOwn+12) + 1006}} })},
-		{"many", true, parts(func(p *prefix) { p.Rows = make([]jobs.Span, mostRows+1) })},
+		{"all of it", true, parts(func(p *prefix) { p.Rows = []protocol.Span{{Bytes: testRows + testLayers*(testOwn+12) + 1006}} })},
+		{"many", true, parts(func(p *prefix) { p.Rows = make([]protocol.Span, mostRows+1) })},
 		{"one byte early", true, parts(func(p *prefix) { p.Rows[0].Offset-- })},
 		{"one byte less", true, parts(func(p *prefix) { p.Rows[0].Bytes-- })},
 		{"another name", false, parts(func(p *prefix) { p.Name = name })},

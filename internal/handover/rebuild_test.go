@@ -9,12 +9,13 @@ import (
 	"sync"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // layered is a state as engines write it: some layers, each with the rows of a prefix and then those of its own. Rows with the same seed
 // are equal.
-func layered(shared, own uint64, layers, sharedBytes, ownBytes int) (content []byte, rows []jobs.Span) {
+func layered(shared, own uint64, layers, sharedBytes, ownBytes int) (content []byte, rows []protocol.Span) {
 	fill := func(seed uint64, n int) {
 		r := rand.New(rand.NewPCG(seed, uint64(len(rows))))
 		for range n {
@@ -24,7 +25,7 @@ func layered(shared, own uint64, layers, sharedBytes, ownBytes int) (content []b
 	fill(own, 1000+int(own)%7) // tokens
 	for range layers {
 		fill(0, 12)
-		rows = append(rows, jobs.Span{Offset: int64(len(content)), Bytes: int64(sharedBytes)})
+		rows = append(rows, protocol.Span{Offset: int64(len(content)), Bytes: int64(sharedBytes)})
 		fill(shared, sharedBytes)
 		fill(own, ownBytes)
 	}

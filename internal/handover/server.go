@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -149,7 +150,7 @@ func (s *Server) Room(ctx context.Context, bytes int64) error { return s.leases.
 // A job may have several states, if it was prefilled more than once. The file must not change any more. Rows
 // are the parts of it that states of other jobs have too, in its order: a receiver that has them need not fetch them.
 // On an error the file remains the caller's.
-func (s *Server) Offer(jobID, path string, rows ...jobs.Span) (jobs.State, error) {
+func (s *Server) Offer(jobID, path string, rows ...protocol.Span) (jobs.State, error) {
 	l, token, err := s.leases.offer(jobID, path, rows...)
 	if err != nil {
 		return jobs.State{}, err
@@ -212,9 +213,9 @@ func baseURL(c ServerConfig, addr net.Addr, cert *certificate) (string, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q is not of the form http://host:port or https://host:port", jobs.RedactURL(base))
+		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q is not of the form http://host:port or https://host:port", protocol.RedactURL(base))
 	case cert != nil && u.Scheme != "https":
-		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q begins with http, but there is a certificate; give https", jobs.RedactURL(base))
+		return "", jobs.Errorf(jobs.CodeInvalid, "--handover-url %q begins with http, but there is a certificate; give https", protocol.RedactURL(base))
 	case cert != nil && !cert.own():
 		if err := cert.covers(u.Hostname()); err != nil {
 			return "", jobs.Errorf(jobs.CodeInvalid, "the certificate %s is not for %q, where KV states are offered; give --handover-url with a name that it has: %w", c.CertFile, u.Hostname(), err)

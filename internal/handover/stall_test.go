@@ -15,7 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // wire is a network within a synctest bubble, where hours of silence take no time.
@@ -165,7 +166,7 @@ func TestSilence(t *testing.T) {
 				took, steps, err := overWire(t, func(w http.ResponseWriter, r *http.Request) {
 					tt.handle(w, r, strings.HasSuffix(r.URL.Path, "/digest"))
 				})
-				h, _ := errors.AsType[*jobs.HandoverError](err)
+				h, _ := errors.AsType[*protocol.HandoverError](err)
 				if tt.want == "" && err != nil || tt.want != "" && (h == nil || h.Failure != tt.want) {
 					t.Errorf("error = %v, want a failure %q", err, tt.want)
 				}

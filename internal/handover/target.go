@@ -11,7 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -35,7 +36,7 @@ type target struct {
 func newTarget(dir, prefix string, whole int64, write func(*os.File, []byte) (int, error)) (*target, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, jobs.HandoverErrorf(jobs.FailDisk, "open the folder for KV states: %w", err)
+		return nil, protocol.HandoverErrorf(jobs.FailDisk, "open the folder for KV states: %w", err)
 	}
 	t := &target{dir: dir, root: root, prefix: prefix, name: prefix + rand.Text(), whole: whole, writeFile: write}
 	if err := t.create(); err != nil {
@@ -47,7 +48,7 @@ func newTarget(dir, prefix string, whole int64, write func(*os.File, []byte) (in
 
 func (t *target) create() error {
 	if free, err := freeBytes(t.dir); err == nil && free < uint64(t.whole) { // a system that cannot say will when it is full
-		return jobs.HandoverErrorf(jobs.FailDisk, "the KV state needs %s and %s has %s left; make room, or give another folder", size(t.whole), t.dir, size(int64(free)))
+		return protocol.HandoverErrorf(jobs.FailDisk, "the KV state needs %s and %s has %s left; make room, or give another folder", size(t.whole), t.dir, size(int64(free)))
 	}
 	file, err := t.root.OpenFile(t.name+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -94,11 +95,11 @@ func (t *target) written() (*os.File, error) { return t.root.Open(t.name + partS
 func (t *target) failed(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return jobs.HandoverErrorf(jobs.FailDisk, "%s was full after %s of %s of the KV state; make room, or give another folder: %w", t.dir, size(t.size), size(t.whole), err)
+		return protocol.HandoverErrorf(jobs.FailDisk, "%s was full after %s of %s of the KV state; make room, or give another folder: %w", t.dir, size(t.size), size(t.whole), err)
 	case errors.Is(err, syscall.EFBIG):
-		return jobs.HandoverErrorf(jobs.FailDisk, "no file of %s may be written in %s; raise the worker's limit (ulimit -f, LimitFSIZE): %w", size(t.whole), t.dir, err)
+		return protocol.HandoverErrorf(jobs.FailDisk, "no file of %s may be written in %s; raise the worker's limit (ulimit -f, LimitFSIZE): %w", size(t.whole), t.dir, err)
 	}
-	return jobs.HandoverErrorf(jobs.FailDisk, "write the KV state in %s: %w", t.dir, err)
+	return protocol.HandoverErrorf(jobs.FailDisk, "write the KV state in %s: %w", t.dir, err)
 }
 
 // keep gives the file its final name.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // authority is a certificate authority of a test.

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -35,7 +36,7 @@ type transfer struct {
 	progress func()
 
 	// Where only what is new is fetched: where the rows are that are not, where they are here, and the rest of the file.
-	rows []jobs.Span
+	rows []protocol.Span
 	base *base
 	rest *rest
 
@@ -67,7 +68,7 @@ func (t *transfer) pull(ctx context.Context) error {
 		return err
 	}
 	if sum != want {
-		return jobs.HandoverErrorf(jobs.FailDigest, "the KV state of %s from %s is not the one that was written: its SHA-256 differs; test the memory and network of both machines if this goes on", size(t.state.Bytes), t.url.Host)
+		return protocol.HandoverErrorf(jobs.FailDigest, "the KV state of %s from %s is not the one that was written: its SHA-256 differs; test the memory and network of both machines if this goes on", size(t.state.Bytes), t.url.Host)
 	}
 	return nil
 }
@@ -140,7 +141,7 @@ func (t *transfer) move(ctx context.Context, hash *hasher) error {
 			if a.silent() {
 				return a.tooSlow()
 			}
-			return brokenError{jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s; see that the prefill worker at %s still runs", size(t.target.size), size(t.state.Bytes), t.url.Host)}
+			return brokenError{protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s; see that the prefill worker at %s still runs", size(t.target.size), size(t.state.Bytes), t.url.Host)}
 		}
 	}
 	var more [1]byte // reading to the end also keeps the connection
@@ -173,20 +174,20 @@ func (t *transfer) checkHead(a *answer, from, end int64) error {
 	}
 	switch {
 	case a.ContentLength >= 0 && a.ContentLength < missing:
-		return jobs.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, size(from+a.ContentLength), size(end))
+		return protocol.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, size(from+a.ContentLength), size(end))
 	case from == 0 && a.StatusCode == http.StatusOK:
 		return nil
 	case from == 0 || a.StatusCode != http.StatusPartialContent:
-		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", size(from), size(end), t.url.Host, a.StatusCode)
+		return protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", size(from), size(end), t.url.Host, a.StatusCode)
 	}
 	if first, last, total, ok := parseContentRange(a.Header.Get("Content-Range")); !ok || first != from || last != end-1 || total != end {
-		return jobs.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", size(from), size(end), t.url.Host)
+		return protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", size(from), size(end), t.url.Host)
 	}
 	return nil
 }
 
 func (t *transfer) tooMuch() error {
-	return jobs.HandoverErrorf(jobs.FailTruncated, "%s sends more than the %s that were promised; it is not the KV state", t.url.Host, size(t.state.Bytes))
+	return protocol.HandoverErrorf(jobs.FailTruncated, "%s sends more than the %s that were promised; it is not the KV state", t.url.Host, size(t.state.Bytes))
 }
 
 // askDigest asks for the digest until it is there.
@@ -202,7 +203,7 @@ func (t *transfer) askDigest(ctx context.Context) (string, error) {
 			return sum, nil
 		}
 		if time.Now().After(until) {
-			return "", jobs.HandoverErrorf(jobs.FailTooSlow, "%s has not computed the digest of %s yet; look at the load of the prefill machine", t.url.Host, size(t.state.Bytes))
+			return "", protocol.HandoverErrorf(jobs.FailTooSlow, "%s has not computed the digest of %s yet; look at the load of the prefill machine", t.url.Host, size(t.state.Bytes))
 		}
 		if err := pause(ctx, digestPause); err != nil {
 			return "", err
@@ -218,7 +219,7 @@ func (t *transfer) digest(ctx context.Context) (string, error) {
 	}
 	sum, ok := parseDigest(text)
 	if !ok {
-		return "", jobs.HandoverErrorf(jobs.FailDigest, "%s answers with %d bytes that are no SHA-256; run the same version on both machines", t.url.Host, len(text))
+		return "", protocol.HandoverErrorf(jobs.FailDigest, "%s answers with %d bytes that are no SHA-256; run the same version on both machines", t.url.Host, len(text))
 	}
 	return sum, nil
 }
@@ -244,7 +245,7 @@ func (t *transfer) ask(ctx context.Context, what string, while time.Duration, mo
 	case a.silent():
 		return nil, a.tooSlow()
 	case err != nil:
-		return nil, brokenError{jobs.HandoverErrorf(jobs.FailUnreachable, "the connection with %s broke before the %s came", t.url.Host, what)}
+		return nil, brokenError{protocol.HandoverErrorf(jobs.FailUnreachable, "the connection with %s broke before the %s came", t.url.Host, what)}
 	case a.StatusCode == http.StatusAccepted:
 		return nil, nil
 	}
@@ -253,7 +254,7 @@ func (t *transfer) ask(ctx context.Context, what string, while time.Duration, mo
 
 // orBroken marks failures that another attempt may not have.
 func orBroken(err error) error {
-	if h, ok := errors.AsType[*jobs.HandoverError](err); ok && h.Failure == jobs.FailUnreachable {
+	if h, ok := errors.AsType[*protocol.HandoverError](err); ok && h.Failure == jobs.FailUnreachable {
 		return brokenError{err}
 	}
 	return err

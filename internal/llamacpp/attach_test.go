@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
 	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 func write(t testing.TB, name, content string) string {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
 	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // adapter writes a LoRA of the small llama model that changes nothing.

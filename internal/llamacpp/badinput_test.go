@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // endless repeats a text for ever and counts what was read of it.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/slots"
 	"tandem/internal/tinymodel"
 )
@@ -56,7 +56,7 @@ func BenchmarkMeasure(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				speeds := engine.SpeedsOf("m", jobs.RoleDecode, rates.Snapshot())
+				speeds := engine.SpeedsOf("m", protocol.RoleDecode, rates.Snapshot())
 				one := together(b, e, 1)[0]
 				b.ReportMetric(speeds.Prefill(one.PromptTokens, one.PromptTokens-one.ComputedTokens).Value/engine.PerSecond(one.ComputedTokens, one.PrefillDuration), "prefill/actual")
 				b.ReportMetric(speeds.Decode(one.PromptTokens).Value/engine.PerSecond(one.GeneratedTokens-1, one.DecodeDuration), "decode/actual")

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // call is one request on its way: rendered, cut into tokens, and holding a slot.

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // Engine drives one llama-server.
@@ -81,7 +82,7 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		d.Handover = []jobs.Kind{jobs.KindState, jobs.KindNone}
 		return d, nil
 	}
-	why, ok := errors.AsType[*jobs.HandoverError](err)
+	why, ok := errors.AsType[*protocol.HandoverError](err)
 	if !ok {
 		return d, e.failed(s, err)
 	}
@@ -90,7 +91,7 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 }
 
 // Check computes the prompts of the check.
-func (e *Engine) Check(ctx context.Context) (*jobs.Check, error) {
+func (e *Engine) Check(ctx context.Context) (*protocol.Check, error) {
 	s, err := e.ask(ctx)
 	if err != nil {
 		return nil, err

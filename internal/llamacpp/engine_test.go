@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 func TestPrefillAndDecodeEqualGenerate(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // Prefill computes all tokens of the prompt but the last and leaves them in a slot, and, if asked, in a
@@ -39,7 +40,7 @@ func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefil
 		return engine.Prefilled{}, context.Cause(ctx)
 	}
 	p.Failure, p.Note = jobs.FailSave, err.Error()
-	if failed, ok := errors.AsType[*jobs.HandoverError](e.failed(c.server, err)); ok {
+	if failed, ok := errors.AsType[*protocol.HandoverError](e.failed(c.server, err)); ok {
 		p.Failure = failed.Failure
 	}
 	return p, nil

@@ -10,7 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Options say which llama-server an [Engine] drives: one that runs already (URL), or one that it starts
@@ -114,7 +115,7 @@ func (o *Options) makeFolders() error {
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return jobs.Errorf(jobs.CodeInvalid, "engine URL is %.80q; want one such as http://127.0.0.1:8080, without a user or a query", jobs.RedactURL(s))
+		return jobs.Errorf(jobs.CodeInvalid, "engine URL is %.80q; want one such as http://127.0.0.1:8080, without a user or a query", protocol.RedactURL(s))
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // chatRequest is the body of /v1/chat/completions, and of /apply-template, which renders what the

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 func TestDescribeSaysWhetherStatesMove(t *testing.T) {

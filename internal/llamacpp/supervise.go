@@ -8,9 +8,9 @@ import (
 	"net"
 	"sync"
 
-	"tandem/internal/jobs"
 	"tandem/internal/slots"
 	"tandem/internal/supervisor"
+	"tandem/jobs"
 )
 
 // ownServer is a llama-server that is kept running.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 func TestKilledServerIsRestarted(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/shim"
+	"tandem/jobs"
 )
 
 // flood repeats a text for ever and counts what was read of it.

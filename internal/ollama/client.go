@@ -13,7 +13,8 @@ import (
 	"strings"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -32,7 +33,7 @@ type client struct {
 }
 
 // String is the server's address as errors name it.
-func (c client) String() string { return jobs.RedactURL(c.base.String()) }
+func (c client) String() string { return protocol.RedactURL(c.base.String()) }
 
 // get reads a small JSON answer into out.
 func (c client) get(ctx context.Context, path string, out any) error {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Ollama 0.34 must not be left in the middle of a sentence. If the client's connection closes while

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func discard(string, string) error { return nil }
@@ -35,23 +36,23 @@ func started(t *testing.T, o ollamatest.Options) (*ollamatest.Server, *ollama.En
 func TestFaults(t *testing.T) {
 	for fault, want := range map[ollamatest.Fault]struct {
 		code    jobs.Code
-		class   jobs.ErrorClass
+		class   protocol.ErrorClass
 		message string
 	}{
-		ollamatest.Reset:       {jobs.CodeEngineFailed, jobs.Retry, "broke off"},
-		ollamatest.Busy:        {jobs.CodeEngineBusy, jobs.HandBack, "busy"},
-		ollamatest.Missing:     {jobs.CodeModelMissing, jobs.HandBack, "ollama pull fake:latest"},
-		ollamatest.OutOfMemory: {jobs.CodeEngineFailed, jobs.Retry, "out of memory"},
-		ollamatest.Redirect:    {jobs.CodeEngineFailed, jobs.Retry, "redirect"},
-		ollamatest.Rubbish:     {jobs.CodeEngineFailed, jobs.Retry, "no Ollama"},
-		ollamatest.ErrorLine:   {jobs.CodeEngineFailed, jobs.Retry, "unexpected EOF"},
-		ollamatest.CloseEarly:  {jobs.CodeEngineFailed, jobs.Retry, "ended without its mark of completion"},
-		ollamatest.CutLine:     {jobs.CodeEngineFailed, jobs.Retry, "broke off"},
-		ollamatest.RubbishLine: {jobs.CodeEngineFailed, jobs.Retry, "no Ollama"},
-		ollamatest.LongLine:    {jobs.CodeEngineFailed, jobs.Retry, "too long"},
-		ollamatest.Repetition:  {jobs.CodeEngineFailed, jobs.Retry, "repeated itself"},
-		ollamatest.WrongDone:   {jobs.CodeEngineFailed, jobs.Retry, "done_reason"},
-		ollamatest.WrongCounts: {jobs.CodeEngineFailed, jobs.Retry, "impossible"},
+		ollamatest.Reset:       {jobs.CodeEngineFailed, protocol.Retry, "broke off"},
+		ollamatest.Busy:        {jobs.CodeEngineBusy, protocol.HandBack, "busy"},
+		ollamatest.Missing:     {jobs.CodeModelMissing, protocol.HandBack, "ollama pull fake:latest"},
+		ollamatest.OutOfMemory: {jobs.CodeEngineFailed, protocol.Retry, "out of memory"},
+		ollamatest.Redirect:    {jobs.CodeEngineFailed, protocol.Retry, "redirect"},
+		ollamatest.Rubbish:     {jobs.CodeEngineFailed, protocol.Retry, "no Ollama"},
+		ollamatest.ErrorLine:   {jobs.CodeEngineFailed, protocol.Retry, "unexpected EOF"},
+		ollamatest.CloseEarly:  {jobs.CodeEngineFailed, protocol.Retry, "ended without its mark of completion"},
+		ollamatest.CutLine:     {jobs.CodeEngineFailed, protocol.Retry, "broke off"},
+		ollamatest.RubbishLine: {jobs.CodeEngineFailed, protocol.Retry, "no Ollama"},
+		ollamatest.LongLine:    {jobs.CodeEngineFailed, protocol.Retry, "too long"},
+		ollamatest.Repetition:  {jobs.CodeEngineFailed, protocol.Retry, "repeated itself"},
+		ollamatest.WrongDone:   {jobs.CodeEngineFailed, protocol.Retry, "done_reason"},
+		ollamatest.WrongCounts: {jobs.CodeEngineFailed, protocol.Retry, "impossible"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			fake, e := started(t, ollamatest.Options{})
@@ -61,7 +62,7 @@ func TestFaults(t *testing.T) {
 			_, prefill := e.Prefill(t.Context(), req)
 			_, decode := e.Decode(t.Context(), req, engine.Prefilled{Kind: jobs.KindNone}, discard)
 			for _, err := range []error{generate, prefill, decode} {
-				if jobs.CodeOf(err) != want.code || jobs.Classify(err) != want.class || !strings.Contains(fmt.Sprint(err), want.message) {
+				if jobs.CodeOf(err) != want.code || protocol.Classify(err) != want.class || !strings.Contains(fmt.Sprint(err), want.message) {
 					t.Errorf("got %v (%s); want %s about %q", err, jobs.CodeOf(err), want.code, want.message)
 				}
 				if strings.Contains(fmt.Sprint(err), "nobody") {

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Generate runs both phases on this server.
@@ -25,7 +26,7 @@ func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefil
 		return e.prefillContext(ctx, req)
 	}
 	before, err := e.prefillState(ctx, req)
-	why, ok := errors.AsType[*jobs.HandoverError](err)
+	why, ok := errors.AsType[*protocol.HandoverError](err)
 	if !ok {
 		return before, err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/jobs"
 )
 
 // TestFirstToken: Decode compares what it generates with the token that prefill saw.

@@ -13,9 +13,10 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/shim"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // describeLimit bounds how long Describe waits for a slot in which to write the first, small state.
@@ -37,21 +38,21 @@ type inside struct {
 
 // errNoRecord is a model that no llama-server with the shim runs: it is not loaded, or Ollama started
 // the server without the shim.
-var errNoRecord error = jobs.HandoverErrorf(jobs.FailNoState, "the llama-server inside this Ollama keeps no slot folder: "+
+var errNoRecord error = protocol.HandoverErrorf(jobs.FailNoState, "the llama-server inside this Ollama keeps no slot folder: "+
 	"install the shim (prefill-worker shim install) and restart Ollama, or let the worker start its own (--ollama-binary)")
 
-// find returns the server that runs the model. The error is a *jobs.HandoverError where there is none
+// find returns the server that runs the model. The error is a *protocol.HandoverError where there is none
 // with slots, and slots.ErrLoading as long as it is not ready.
 func (i *inside) find(ctx context.Context, m *model) (*slots.Server, error) {
 	if m.stateless != "" {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "%s", m.stateless)
+		return nil, protocol.HandoverErrorf(jobs.FailNoState, "%s", m.stateless)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r, err := shim.Live(i.runDir, m.file)
 	switch {
 	case err != nil:
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the shim's records cannot be read: %w", err)
+		return nil, protocol.HandoverErrorf(jobs.FailNoState, "the shim's records cannot be read: %w", err)
 	case r == nil:
 		i.server = nil
 		return nil, errNoRecord
@@ -60,7 +61,7 @@ func (i *inside) find(ctx context.Context, m *model) (*slots.Server, error) {
 	}
 	settings, why := readArgs(r.Args)
 	if why != "" {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "%s", why)
+		return nil, protocol.HandoverErrorf(jobs.FailNoState, "%s", why)
 	}
 	header, err := gguf.Read(m.file)
 	if err != nil { // another user's file, or a container's; all works without, with more care
@@ -76,7 +77,7 @@ func (i *inside) find(ctx context.Context, m *model) (*slots.Server, error) {
 		return nil, err
 	}
 	if runs := server.Identity().Model; filepath.Clean(runs) != filepath.Clean(r.Model) {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "port %d, where the shim's record has the llama-server of this model, is another server's, with the model file %.200q: "+
+		return nil, protocol.HandoverErrorf(jobs.FailNoState, "port %d, where the shim's record has the llama-server of this model, is another server's, with the model file %.200q: "+
 			"restart Ollama, which makes new records", r.Port, runs)
 	}
 	i.log.Debug("found the llama-server inside Ollama", "pid", r.PID, "port", r.Port, "slots", server.Identity().Slots)
@@ -143,7 +144,7 @@ func (e *Engine) kvTransfer(ctx context.Context) (*engine.KVTransfer, int, error
 }
 
 // Check has the server inside compute the prompts of the check.
-func (e *Engine) Check(ctx context.Context) (*jobs.Check, error) {
+func (e *Engine) Check(ctx context.Context) (*protocol.Check, error) {
 	s, err := e.loaded(ctx)
 	if err != nil {
 		return nil, err

@@ -31,8 +31,9 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // DefaultNumCtx is the context of every request, in tokens, unless [Options] says otherwise.
@@ -85,7 +86,7 @@ var (
 func New(o Options) (*Engine, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "engine URL %q is none; want one such as http://127.0.0.1:11434", jobs.RedactURL(o.URL))
+		return nil, jobs.Errorf(jobs.CodeInvalid, "engine URL %q is none; want one such as http://127.0.0.1:11434", protocol.RedactURL(o.URL))
 	}
 	model, err := jobs.CanonicalModel(o.Model)
 	if err != nil {

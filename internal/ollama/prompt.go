@@ -30,7 +30,7 @@ func (e *Engine) render(ctx context.Context, req engine.Request) (string, error)
 }
 
 // prompt has the model loaded and returns the tokens that Ollama will send for a request, and the
-// server inside that it will send them to. The error is a *jobs.HandoverError where there is none.
+// server inside that it will send them to. The error is a *protocol.HandoverError where there is none.
 func (e *Engine) prompt(ctx context.Context, req engine.Request) (*slots.Server, slots.Prompt, error) {
 	none := slots.Prompt{}
 	if err := e.check(req); err != nil {

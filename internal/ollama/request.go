@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // wire is a request to /api/generate or /api/chat. With neither prompt nor messages it only loads

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/jobs"
 )
 
 // TestRequests: what is sent, field by field.

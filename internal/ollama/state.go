@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // prefillState computes all tokens of the prompt but the last in the server inside, and leaves the
-// state in a file. If only that fails, what was computed is returned with the *jobs.HandoverError.
+// state in a file. If only that fails, what was computed is returned with the *protocol.HandoverError.
 func (e *Engine) prefillState(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
 	s, prompt, err := e.prompt(ctx, req)
 	if err != nil {
@@ -42,7 +43,7 @@ func (e *Engine) prefillState(ctx context.Context, req engine.Request) (engine.P
 
 // decodeState has the server inside read the state into a slot and then sends Ollama the original
 // request, which finds the slot by what it holds. What fails before the first byte of the answer, and
-// is not the request's own fault, is a *jobs.HandoverError.
+// is not the request's own fault, is a *protocol.HandoverError.
 func (e *Engine) decodeState(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
 	start := time.Now()
 	s, prompt, err := e.prompt(ctx, req)
@@ -50,7 +51,7 @@ func (e *Engine) decodeState(ctx context.Context, req engine.Request, from engin
 		return engine.Completion{}, refused(ctx, e.trouble(ctx, "decode", err, req))
 	}
 	if n := len(prompt.Tokens); n != from.PromptTokens {
-		return engine.Completion{}, jobs.HandoverErrorf(jobs.FailRestore,
+		return engine.Completion{}, protocol.HandoverErrorf(jobs.FailRestore,
 			"the prompt has %d tokens here and %d on the prefill machine: pull the same model on both, with its template", n, from.PromptTokens)
 	}
 	slot, err := s.Acquire(ctx, prompt.Tokens)
@@ -94,12 +95,12 @@ func (e *Engine) Estimate(ctx context.Context, req engine.Request) (engine.Estim
 }
 
 // trouble gives an error of Ollama or of the server inside its code, as failure does, and leaves a
-// *jobs.HandoverError as it is.
+// *protocol.HandoverError as it is.
 func (e *Engine) trouble(ctx context.Context, doing string, err error, req engine.Request) error {
 	if ctx.Err() != nil {
 		return e.left(ctx)
 	}
-	if refused, ok := errors.AsType[*jobs.HandoverError](err); ok {
+	if refused, ok := errors.AsType[*protocol.HandoverError](err); ok {
 		return refused
 	}
 	if slots.Lost(err) {
@@ -111,12 +112,12 @@ func (e *Engine) trouble(ctx context.Context, doing string, err error, req engin
 // refused makes a failed hand-over of an engine's failure before it has written anything: the prompt
 // can still be computed here. Other errors would come again, or are none.
 func refused(ctx context.Context, err error) error {
-	known, ok := errors.AsType[*jobs.HandoverError](err)
+	known, ok := errors.AsType[*protocol.HandoverError](err)
 	switch {
 	case ok && known.Failure == jobs.FailNoState: // that is what the prefill side would say
-		return &jobs.HandoverError{Failure: jobs.FailRestore, Message: known.Message, Err: known.Err}
-	case ok || ctx.Err() != nil || jobs.Classify(err) != jobs.Retry:
+		return &protocol.HandoverError{Failure: jobs.FailRestore, Message: known.Message, Err: known.Err}
+	case ok || ctx.Err() != nil || protocol.Classify(err) != protocol.Retry:
 		return err
 	}
-	return jobs.HandoverErrorf(jobs.FailRestore, "%w", err)
+	return protocol.HandoverErrorf(jobs.FailRestore, "%w", err)
 }

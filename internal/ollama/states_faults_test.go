@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
+	"tandem/internal/protocol"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // model is the name of the tests' model.
@@ -86,7 +87,7 @@ func TestBetween(t *testing.T) {
 					t.Fatalf("imported %+v, warnings %q, %v; want a silent miss that is said", c.Imported, c.Warnings, err)
 				}
 			case failed:
-				why, ok := errors.AsType[*jobs.HandoverError](err)
+				why, ok := errors.AsType[*protocol.HandoverError](err)
 				if !ok || why.Failure != jobs.FailRestore || pieces > 0 || strings.Contains(err.Error(), "total_") {
 					t.Errorf("got %v after %d pieces; want a refused restore before the first", err, pieces)
 				}
@@ -160,7 +161,7 @@ func TestOtherWeights(t *testing.T) {
 	want := text(t, b, req)
 	pieces := 0
 	_, err := b.Decode(t.Context(), req, p, func(string, string) error { pieces++; return nil })
-	failed, ok := errors.AsType[*jobs.HandoverError](err)
+	failed, ok := errors.AsType[*protocol.HandoverError](err)
 	if !ok || failed.Failure != jobs.FailFirstToken || failed.Divergence < 0.1 || pieces > 0 {
 		t.Errorf("got %v (%+v) after %d pieces; want first_token before the first", err, failed, pieces)
 	}
@@ -200,7 +201,7 @@ func TestPrefillFails(t *testing.T) {
 		killed := req
 		killed.Progress = func() { _ = syscall.Kill(child, syscall.SIGKILL) } // it may be dead already
 		_, err := e.Prefill(t.Context(), killed)
-		if jobs.CodeOf(err) != jobs.CodeEngineFailed || jobs.Classify(err) != jobs.Retry || !strings.Contains(fmt.Sprint(err), "inside Ollama") {
+		if jobs.CodeOf(err) != jobs.CodeEngineFailed || protocol.Classify(err) != protocol.Retry || !strings.Contains(fmt.Sprint(err), "inside Ollama") {
 			t.Errorf("got %v (%s); want a failed engine", err, jobs.CodeOf(err))
 		}
 		p, err := e.Prefill(t.Context(), req)
@@ -234,7 +235,7 @@ func TestPrefillFails(t *testing.T) {
 		_, want := e.Generate(t.Context(), long, discard)
 		long.Export = true
 		_, err := e.Prefill(t.Context(), long)
-		if jobs.Classify(err) != jobs.Permanent || fmt.Sprint(err) != strings.Replace(fmt.Sprint(want), "generate:", "prefill:", 1) {
+		if protocol.Classify(err) != protocol.Permanent || fmt.Sprint(err) != strings.Replace(fmt.Sprint(want), "generate:", "prefill:", 1) {
 			t.Errorf("got  %v\nwant %v", err, want)
 		}
 		_, err = e.Decode(t.Context(), long, engine.Prefilled{Kind: jobs.KindState, State: &engine.StateFile{}}, discard)
@@ -286,7 +287,7 @@ func TestNoStates(t *testing.T) {
 			}
 			p.State = &engine.StateFile{}
 			_, err = e.Decode(t.Context(), req, p, discard)
-			if failed, ok := errors.AsType[*jobs.HandoverError](err); !ok || failed.Failure != jobs.FailRestore {
+			if failed, ok := errors.AsType[*protocol.HandoverError](err); !ok || failed.Failure != jobs.FailRestore {
 				t.Errorf("Decode: %v", err)
 			}
 			if _, err := e.Estimate(t.Context(), req); err == nil {

@@ -12,12 +12,12 @@ import (
 	"tandem/internal/engine"
 	"tandem/internal/engine/enginetest"
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
 	"tandem/internal/shim"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // machine is an Ollama with the shim.

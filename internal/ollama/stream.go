@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

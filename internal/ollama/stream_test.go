@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const doneLine = `{"model":"m","response":"","done":true,"done_reason":"stop","context":[1,2],"prompt_eval_count":3,"prompt_eval_cached_count":2,"eval_count":1}` + "\n"

@@ -8,7 +8,8 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // ahead holds the KV states that were fetched for tasks which wait for a slot, within a budget of disk space.
@@ -17,25 +18,25 @@ type ahead struct {
 
 	mu      sync.Mutex
 	bytes   int64 // of all that are here, or on their way
-	fetched map[*jobs.Task]fetched
+	fetched map[*protocol.Task]fetched
 }
 
 // fetched is what came of fetching a state.
 type fetched struct {
 	file   handover.Fetched
 	took   time.Duration // also of a transfer that failed
-	failed error         // a *jobs.HandoverError, or the context's cause
+	failed error         // a *protocol.HandoverError, or the context's cause
 	ahead  bool          // while the task waited for a slot
 }
 
 // handsOver reports whether a task comes with a KV state.
-func handsOver(t *jobs.Task) bool {
+func handsOver(t *protocol.Task) bool {
 	return t.Stage == jobs.StageDecode && t.Handover != nil && t.Handover.Kind == jobs.KindState && t.Handover.Prefill != nil
 }
 
 // Prepare fetches the KV state of a task that waits for a slot, so that Run finds it on the disk. A failure is Run's to tell, and
 // what does not fit on the disk now, or not within what the budget has left, Run fetches itself. Discard removes what Run did not use.
-func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
+func (s *Stage) Prepare(ctx context.Context, t *protocol.Task) (discard func()) {
 	nothing := func() {}
 	if !handsOver(t) {
 		return nothing
@@ -47,7 +48,7 @@ func (s *Stage) Prepare(ctx context.Context, t *jobs.Task) (discard func()) {
 	s.running.wait(t, s.moving(t.Handover))
 	f := s.fetch(ctx, t, transfer)
 	f.ahead = true
-	failed, _ := errors.AsType[*jobs.HandoverError](f.failed)
+	failed, _ := errors.AsType[*protocol.HandoverError](f.failed)
 	if ctx.Err() != nil || failed != nil && failed.Failure == jobs.FailDisk {
 		s.ahead.release(t.Handover.State.Bytes)
 		s.running.end(t)
@@ -79,7 +80,7 @@ func (s *Stage) Look(ctx context.Context, j *jobs.Job) {
 
 // usable returns the engine's transfer if a task's KV state may be given to the engine, as far as that is known before a byte of it is
 // fetched, and else why not.
-func (s *Stage) usable(ctx context.Context, t *jobs.Task) (*engine.KVTransfer, *jobs.HandoverError) {
+func (s *Stage) usable(ctx context.Context, t *protocol.Task) (*engine.KVTransfer, *protocol.HandoverError) {
 	transfer, refused := s.accepts(ctx, t.Handover)
 	if refused == nil {
 		refused = s.distrusts(t)
@@ -97,7 +98,7 @@ func (s *Stage) moving(h *jobs.Handover) float64 {
 }
 
 // fetch fetches the KV state of a task.
-func (s *Stage) fetch(ctx context.Context, t *jobs.Task, transfer *engine.KVTransfer) fetched {
+func (s *Stage) fetch(ctx context.Context, t *protocol.Task, transfer *engine.KVTransfer) fetched {
 	begin := time.Now()
 	file, err := s.fetcher.Fetch(ctx, t.Handover.State, transfer.Dir, transfer.Prefix, t.Progress)
 	if err != nil {
@@ -126,14 +127,14 @@ func (a *ahead) release(bytes int64) {
 }
 
 // keep holds what was fetched until it is taken.
-func (a *ahead) store(t *jobs.Task, f fetched) {
+func (a *ahead) store(t *protocol.Task, f fetched) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fetched[t] = f
 }
 
 // take returns what was fetched for a task, once, and releases what was reserved for it.
-func (a *ahead) take(t *jobs.Task) (f fetched, there bool) {
+func (a *ahead) take(t *protocol.Task) (f fetched, there bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if f, there = a.fetched[t]; there {

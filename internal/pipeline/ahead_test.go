@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A state that was fetched while the job waited is used as one that is fetched by Run, and the result says so.
@@ -59,7 +60,7 @@ func TestStateFetchedAheadIsDiscarded(t *testing.T) {
 func TestStatesAheadHaveABudget(t *testing.T) {
 	r := newRig(t)
 	r.engine.completion = imported
-	var list []*jobs.Task
+	var list []*protocol.Task
 	for i := range 3 { // 200 MB each, of 500
 		tk, _ := task(jobs.StageDecode, "", handedOver())
 		list = append(list, tk)
@@ -68,7 +69,7 @@ func TestStatesAheadHaveABudget(t *testing.T) {
 			t.Errorf("%d states fetched ahead of %d jobs, want %d", len(r.fetcher.fetched), i+1, want)
 		}
 	}
-	run := func(tk *jobs.Task, ahead bool) {
+	run := func(tk *protocol.Task, ahead bool) {
 		t.Helper()
 		o, err := r.Run(t.Context(), tk)
 		if err != nil {
@@ -94,7 +95,7 @@ func TestFailureAhead(t *testing.T) {
 		t.Run(string(failure), func(t *testing.T) {
 			r := newRig(t)
 			r.engine.completion = imported
-			r.fetcher.err = jobs.HandoverErrorf(failure, "because of %s", failure)
+			r.fetcher.err = protocol.HandoverErrorf(failure, "because of %s", failure)
 			tk, _ := task(jobs.StageDecode, "", handedOver())
 			discard := r.Prepare(t.Context(), tk)
 			r.fetcher.err = nil // too late, but for the disk
@@ -160,7 +161,7 @@ func TestChecksAhead(t *testing.T) {
 	}
 	r := newRig(t)
 	tk, _ := task(jobs.StageDecode, "", handedOver())
-	tk.Attempt = jobs.MaxAttempts(jobs.StageDecode) // the last one does without the state
+	tk.Attempt = protocol.MaxAttempts(jobs.StageDecode) // the last one does without the state
 	if r.Prepare(t.Context(), tk)(); len(r.fetcher.fetched) != 0 {
 		t.Error("a state was fetched ahead that is not trusted")
 	}

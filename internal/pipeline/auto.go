@@ -5,18 +5,19 @@ import (
 	"slices"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/schedule"
+	"tandem/jobs"
 )
 
 // decide chooses the way of a job with plan auto that this prefill worker has fetched, by what is known at this moment of this machine, of the
 // decode workers and of what else there is to do, and says why.
-func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why string) {
+func (s *Stage) decide(ctx context.Context, t *protocol.Task) (way engine.Way, why string) {
 	q, size := s.question(ctx, t.Job, s.workers())
 	s.seen.note(t.Job.ID, size)
 	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
 	defer s.deciding.Unlock()
-	b := jobs.Backlog{Intake: 1}
+	b := protocol.Backlog{Intake: 1}
 	if t.Backlog != nil && t.Job.Class == jobs.Batch { // last, that what waits and what the others are at are of one moment
 		b = t.Backlog(ctx)
 	}
@@ -28,7 +29,7 @@ func (s *Stage) decide(ctx context.Context, t *jobs.Task) (way engine.Way, why s
 }
 
 // wayOf is what decide says.
-func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, b jobs.Backlog, peers []engine.Peer) (engine.Way, string) {
+func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, b protocol.Backlog, peers []engine.Peer) (engine.Way, string) {
 	d := engine.Decide(q)
 	if j.Class == jobs.Interactive || b.Intake == 1 && b.Relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
@@ -61,8 +62,8 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 	size := s.size(j)
 	q := engine.Question{
 		Tokens:  size.Tokens,
-		Prefill: engine.SpeedsOf(j.Model, jobs.RolePrefill, s.rates.With(s.about().KVTransfer)),
-		Decode:  engine.SpeedsOf(j.Model, jobs.RoleDecode, peer.Rates), NoDecode: slots == 0,
+		Prefill: engine.SpeedsOf(j.Model, protocol.RolePrefill, s.rates.With(s.about().KVTransfer)),
+		Decode:  engine.SpeedsOf(j.Model, protocol.RoleDecode, peer.Rates), NoDecode: slots == 0,
 	}
 	req, cached := engine.RequestOf(j), 0
 	if e, ok := s.engine.(engine.Estimator); ok {
@@ -87,7 +88,7 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 // freest is the decode worker that will probably take the job, and how many slots all of them have.
 func freest(peers []engine.Peer) (freest engine.Peer, slots int) {
 	for _, p := range peers {
-		if p.Role != jobs.RoleDecode {
+		if p.Role != protocol.RoleDecode {
 			continue
 		}
 		if slots == 0 || p.Slots-p.Busy > freest.Slots-freest.Busy {
@@ -110,7 +111,7 @@ func (s *Stage) noHandover(j *jobs.Job, peer engine.Peer) string {
 }
 
 // whole does a request of plan auto here, both phases of it.
-func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.Outcome, error) {
+func (s *Stage) whole(ctx context.Context, t *protocol.Task, decision string) (protocol.Outcome, error) {
 	s.yield(t)
 	o, err := s.generate(ctx, t)
 	if err != nil {
@@ -124,14 +125,14 @@ func (s *Stage) whole(ctx context.Context, t *jobs.Task, decision string) (jobs.
 }
 
 // yield lets a batch job that is done whole because of plan auto give way to interactive ones.
-func (s *Stage) yield(t *jobs.Task) {
+func (s *Stage) yield(t *protocol.Task) {
 	if t.Yields != nil && t.Job.Class == jobs.Batch && t.Job.EffectivePlan() == jobs.PlanAuto {
 		t.Yields()
 	}
 }
 
 // foresee notes how a task will probably go on, now that its way is known; the engine turns to it in so many seconds.
-func (s *Stage) foresee(t *jobs.Task, hands, restores bool, turn float64) {
+func (s *Stage) foresee(t *protocol.Task, hands, restores bool, turn float64) {
 	state := int64(0)
 	if restores {
 		state = t.Handover.State.Bytes

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // estimating is an engine that knows its cache.
@@ -53,7 +54,7 @@ func newPair(t *testing.T) *pair {
 	there.ObserveLink("here", 1e9, time.Second)
 	there.ObserveRestore(1e9, 250*time.Millisecond, 20*time.Millisecond)
 	there.ObserveJob(15 * time.Second)
-	p.peers = []engine.Peer{{Worker: "d", Role: jobs.RoleDecode, Machine: "there", Slots: 2, Rates: there.Snapshot()}}
+	p.peers = []engine.Peer{{Worker: "d", Role: protocol.RoleDecode, Machine: "there", Slots: 2, Rates: there.Snapshot()}}
 	p.engine.completion = engine.Completion{
 		Text: "a", FinishReason: "stop", PromptTokens: 8000, CachedTokens: 1000, ComputedTokens: 7000, GeneratedTokens: 100,
 		PrefillDuration: 1750 * time.Millisecond, DecodeDuration: 2 * time.Second, FirstToken: 2 * time.Second,
@@ -64,12 +65,12 @@ func newPair(t *testing.T) *pair {
 }
 
 // run runs a job of plan auto.
-func (p *pair) run(t *testing.T, change func(j *jobs.Job)) jobs.Outcome {
+func (p *pair) run(t *testing.T, change func(j *jobs.Job)) protocol.Outcome {
 	t.Helper()
 	stage := pipeline.New(pipeline.Config{
 		Engine: estimating{p.engine, p.estimate, p.noEngine}, Server: "here/w", Rates: &p.rates, Log: slog.New(slog.DiscardHandler),
 		About: func() engine.Description { return p.about }, Holder: p.holder,
-		Role: jobs.RolePrefill, Workers: func() []engine.Peer { return p.peers }, Decoding: func() int { return p.decoding },
+		Role: protocol.RolePrefill, Workers: func() []engine.Peer { return p.peers }, Decoding: func() int { return p.decoding },
 	})
 	tk, _ := task(jobs.StagePrefill, jobs.PlanAuto, nil)
 	tk.Job.Prompt = strings.Repeat("x", 8000)
@@ -213,9 +214,9 @@ func TestWholeOnThePrefillMachine(t *testing.T) {
 func TestDecisionOfAHandover(t *testing.T) {
 	p := newPair(t)
 	o := p.run(t, nil)
-	for want, failed := range map[string]*jobs.HandoverError{
+	for want, failed := range map[string]*protocol.HandoverError{
 		"link 1.0 GB/s): 2,037 prompt tokens handed over":                              nil,
-		"link 1.0 GB/s): re-prefilled on the decode machine, because the file is gone": jobs.HandoverErrorf(jobs.FailRestore, "the file is gone"),
+		"link 1.0 GB/s): re-prefilled on the decode machine, because the file is gone": protocol.HandoverErrorf(jobs.FailRestore, "the file is gone"),
 	} {
 		r := newRig(t)
 		r.engine.completion, r.engine.decodeErr = imported, failed
@@ -285,7 +286,7 @@ func TestStagesMeasure(t *testing.T) {
 	}
 	got.JobSeconds = 0
 	perToken := 4000.0/2038 + (2-4000.0/2038)/5
-	want := jobs.Rates{
+	want := protocol.Rates{
 		PrefillTokensPerSecond: 1038 + (1010-1038)/5.0, DecodeTokensPerSecond: 49.5,
 		PrefillByLength: map[string]float64{"4k": 1038 + (1010-1038)/5.0}, PrefillTokensByLength: map[string]float64{"4k": 3038 - (3038-2990)/5.0}, DecodeByLength: map[string]float64{"2k": 49.5},
 		TokensByLength: map[string]float64{"2k": 2038 - 38/5.0}, PromptBytesPerToken: perToken, GeneratedTokens: 100, StateBytesPerToken: 1e5, StateFixedBytes: 1000, SaveBytesPerSecond: 2038010000,

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // decode generates the text of a job that was prefilled elsewhere, without a KV state.
-func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (s *Stage) decode(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	h := t.Handover
 	from := engine.Prefilled{
 		Kind: h.Kind, Context: h.Context, Literal: h.Literal, FirstToken: h.FirstToken,
@@ -21,18 +22,18 @@ func (s *Stage) decode(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) 
 	s.foresee(t, false, false, s.running.prompts())
 	c, err := s.engine.Decode(ctx, s.request(t, 0), from, s.emit(t))
 	if err != nil {
-		return jobs.Outcome{}, err
+		return protocol.Outcome{}, err
 	}
 	r := s.disaggregated(t, c, start)
 	s.transferred(r, t, t.Transfer)
 	if h.Failure != "" {
 		r.Handover = &jobs.HandoverReport{Failure: h.Failure, Message: h.Reason}
 	}
-	return jobs.Outcome{Result: r}, nil
+	return protocol.Outcome{Result: r}, nil
 }
 
 // disaggregated fills what all jobs have in common that were prefilled elsewhere.
-func (s *Stage) disaggregated(t *jobs.Task, c engine.Completion, start time.Time) *jobs.Result {
+func (s *Stage) disaggregated(t *protocol.Task, c engine.Completion, start time.Time) *jobs.Result {
 	p := t.Handover.Prefill
 	r := s.result(t, c, start)
 	r.Method = jobs.MethodDisaggregated
@@ -47,16 +48,16 @@ func (s *Stage) disaggregated(t *jobs.Task, c engine.Completion, start time.Time
 }
 
 // transferred says how long the hand-over took to come here, which is a warning if it was long.
-func (s *Stage) transferred(r *jobs.Result, t *jobs.Task, d time.Duration) {
+func (s *Stage) transferred(r *jobs.Result, t *protocol.Task, d time.Duration) {
 	r.Timings.TransferSeconds = d.Seconds()
-	if d > jobs.SlowTransferAfter {
+	if d > protocol.SlowTransferAfter {
 		s.log.Warn("slow context transfer", "job", t.Job.ID, "from", t.Handover.Prefill.Server, "seconds", d.Seconds())
-		r.Warnings = append(r.Warnings, jobs.SlowTransferWarning(d))
+		r.Warnings = append(r.Warnings, protocol.SlowTransferWarning(d))
 	}
 }
 
 // generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
-func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	start := time.Now()
 	if t.Stage == jobs.StageDecode { // also of one that a prefill worker sent on for that
 		s.yield(t)
@@ -70,7 +71,7 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 	}
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {
-		return jobs.Outcome{}, err
+		return protocol.Outcome{}, err
 	}
 	s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)
 	r := s.result(t, c, start)
@@ -91,11 +92,11 @@ func (s *Stage) generate(ctx context.Context, t *jobs.Task) (jobs.Outcome, error
 			r.Decision += ", because " + t.Handover.Reason
 		}
 	}
-	return jobs.Outcome{Result: r}, nil
+	return protocol.Outcome{Result: r}, nil
 }
 
 // result fills what every way of generating has in common.
-func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs.Result {
+func (s *Stage) result(t *protocol.Task, c engine.Completion, start time.Time) *jobs.Result {
 	s.measured(t, c, time.Since(start))
 	r := jobs.NewResult(t.Job, jobs.Succeeded)
 	r.Text, r.Thinking, r.FinishReason = c.Text, c.Thinking, c.FinishReason
@@ -121,7 +122,7 @@ func (s *Stage) result(t *jobs.Task, c engine.Completion, start time.Time) *jobs
 }
 
 // measured keeps what a generation showed of the engine.
-func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) {
+func (s *Stage) measured(t *protocol.Task, c engine.Completion, took time.Duration) {
 	end := time.Now()
 	generating := c.DecodeDuration
 	if s.slots.Size() > 1 { // others' prompts, which are estimated by themselves, held it up
@@ -141,7 +142,7 @@ func (s *Stage) measured(t *jobs.Task, c engine.Completion, took time.Duration) 
 }
 
 // emit publishes pieces of text while the engine makes them; losing one never fails the job.
-func (s *Stage) emit(t *jobs.Task) engine.Emit {
+func (s *Stage) emit(t *protocol.Task) engine.Emit {
 	perToken := cmp.Or(s.rates.Snapshot().PromptBytesPerToken, 4)
 	return func(text, thinking string) error {
 		t.Progress()

@@ -8,7 +8,8 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // hanging is an engine and a fetcher of which one call hangs until its context ends.
@@ -59,7 +60,7 @@ func (h *hanging) Generate(ctx context.Context, _ engine.Request, _ engine.Emit)
 // Wherever a job is when it is cancelled or its deadline passes, the call that goes on ends, no other begins, and nothing is
 // left of its state.
 func TestJobEndsAtEveryStage(t *testing.T) {
-	lost := jobs.HandoverErrorf(jobs.FailDigest, "digest")
+	lost := protocol.HandoverErrorf(jobs.FailDigest, "digest")
 	for _, tt := range []struct {
 		name   string
 		stage  jobs.Stage
@@ -101,7 +102,7 @@ func TestJobEndsAtEveryStage(t *testing.T) {
 					}
 				}()
 				o, err := r.Run(ctx, tk)
-				if !errors.Is(err, cause) || jobs.Classify(err) != jobs.Ended || o.Next != nil || o.Result != nil {
+				if !errors.Is(err, cause) || protocol.Classify(err) != protocol.Ended || o.Next != nil || o.Result != nil {
 					t.Errorf("error %v, outcome %+v; want %v", err, o, cause)
 				}
 				if !slices.Equal(h.calls, tt.calls) {

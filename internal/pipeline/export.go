@@ -8,7 +8,8 @@ import (
 	"sync"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Holder holds KV states until they were used: a *handover.Server.
@@ -17,7 +18,7 @@ type Holder interface {
 	Fits(bytes int64) bool
 	// Offer takes the file over and returns the address and token under which it can be fetched. Rows are the parts of it that states of
 	// other jobs have too.
-	Offer(jobID, path string, rows ...jobs.Span) (jobs.State, error)
+	Offer(jobID, path string, rows ...protocol.Span) (jobs.State, error)
 	// Published says that the job's decode message exists; Release, that there will be none.
 	Published(jobID string)
 	Release(jobID string)
@@ -28,49 +29,49 @@ const leastBytesPerToken = 3
 
 // mayExport says about how many bytes the KV state of a job's prompt will have, and why it is not to be handed over
 // although states are here; nil if it may be.
-func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *jobs.HandoverError) {
+func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *protocol.HandoverError) {
 	if s.holder == nil {
 		return 0, nil
 	}
 	about := s.about()
 	if about.KVTransfer == nil {
-		return 0, jobs.HandoverErrorf(jobs.FailNoState, "the engine of the prefill machine moves no KV states: %s", cmp.Or(about.NoKVTransfer, "it does not say why"))
+		return 0, protocol.HandoverErrorf(jobs.FailNoState, "the engine of the prefill machine moves no KV states: %s", cmp.Or(about.NoKVTransfer, "it does not say why"))
 	}
 	tokens := int64(j.TextBytes()/leastBytesPerToken + 1)
 	bytes = tokens*about.KVTransfer.BytesPerToken + about.KVTransfer.FixedBytes
 	if !s.holder.Fits(bytes) {
-		return bytes, jobs.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",
+		return bytes, protocol.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",
 			count(int(tokens)), size(bytes))
 	}
 	return bytes, s.noTaker()
 }
 
 // noTaker is why no live decode worker takes KV states of this one; nil if one does, or none lives, in which case the next may.
-func (s *Stage) noTaker() (denied *jobs.HandoverError) {
+func (s *Stage) noTaker() (denied *protocol.HandoverError) {
 	for _, p := range s.workers() {
 		switch {
-		case p.Role != jobs.RoleDecode:
+		case p.Role != protocol.RoleDecode:
 		case p.NoStates == "" || p.Failure == "": // or it does not say why not
 			return nil
 		default:
-			denied = jobs.HandoverErrorf(p.Failure, "%s", p.NoStates)
+			denied = protocol.HandoverErrorf(p.Failure, "%s", p.NoStates)
 		}
 	}
 	return denied
 }
 
 // offer completes a hand-over with the state that prefill left in a file, which is removed if that fails.
-func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *jobs.HandoverError) {
+func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (protocol.Outcome, *protocol.HandoverError) {
 	id := next.Job.ID
 	state, err := s.holder.Offer(id, f.Path, f.Rows...)
 	if err != nil {
 		s.remove(id, f.Path)
-		return jobs.Outcome{}, asHandoverError(jobs.FailSave, err)
+		return protocol.Outcome{}, asHandoverError(jobs.FailSave, err)
 	}
 	state.Tokens, state.Fingerprint, state.First, state.SaveSeconds, state.Prefix = f.Tokens, f.Fingerprint, f.First, f.Saved.Seconds(), f.Prefix
 	if err := state.Validate(); err != nil { // or the job would fail because of its state
 		s.holder.Release(id)
-		return jobs.Outcome{}, jobs.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
+		return protocol.Outcome{}, protocol.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
 	}
 	s.sizes.note(state.Bytes)
 	s.observe.StateSaved(f.Saved)
@@ -80,7 +81,7 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *
 	}
 	s.rates.ObserveSave(f.Tokens, f.Bytes, fixed, f.Saved)
 	next.Kind, next.State = jobs.KindState, &state
-	return jobs.Outcome{Next: next, Settled: func(done bool) {
+	return protocol.Outcome{Next: next, Settled: func(done bool) {
 		if done {
 			s.holder.Published(id)
 		} else {
@@ -90,7 +91,7 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (jobs.Outcome, *
 }
 
 // without says in a hand-over why it has no KV state. That the engine moves none is no news of this job, and what is between two machines is logged once.
-func (s *Stage) without(next *jobs.Handover, why *jobs.HandoverError) {
+func (s *Stage) without(next *jobs.Handover, why *protocol.HandoverError) {
 	next.Failure, next.Reason = why.Failure, why.Error()
 	next.Decision += "; no KV state, because " + why.Error()
 	s.observe.HandoverEnded(why.Failure, 0, 0)
@@ -142,9 +143,9 @@ func (s *Stage) remove(jobID, path string) {
 }
 
 // asHandoverError gives a cause that says nothing of itself a failure.
-func asHandoverError(f jobs.Failure, err error) *jobs.HandoverError {
-	if known, ok := errors.AsType[*jobs.HandoverError](err); ok {
+func asHandoverError(f jobs.Failure, err error) *protocol.HandoverError {
+	if known, ok := errors.AsType[*protocol.HandoverError](err); ok {
 		return known
 	}
-	return jobs.HandoverErrorf(f, "%w", err)
+	return protocol.HandoverErrorf(f, "%w", err)
 }

@@ -10,12 +10,13 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Fetcher fetches KV states from the machines that hold them: a *handover.Client.
 type Fetcher interface {
-	// Fetch writes a state into a new file of dir. An error is a *jobs.HandoverError, or the context's cause.
+	// Fetch writes a state into a new file of dir. An error is a *protocol.HandoverError, or the context's cause.
 	Fetch(ctx context.Context, s *jobs.State, dir, prefix string, progress func()) (handover.Fetched, error)
 	// Holds reports whether it has the rows of this name, so that they need not be fetched with a state.
 	Holds(rows string) bool
@@ -38,11 +39,11 @@ type move struct {
 
 // decodeState generates the text of a job from the KV state that prefill left. If anything is in the way of that, the
 // prompt is computed again here.
-func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (s *Stage) decodeState(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	h, start := t.Handover, time.Now()
 	var m move
 	c, err := s.continueFrom(ctx, t, &m)
-	failed, _ := errors.AsType[*jobs.HandoverError](err)
+	failed, _ := errors.AsType[*protocol.HandoverError](err)
 	decision := ""
 	switch {
 	case err == nil:
@@ -52,7 +53,7 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 			decision = "the KV state was handed over in vain: " + failed.Error()
 		}
 	case failed == nil || ctx.Err() != nil:
-		return jobs.Outcome{}, err
+		return protocol.Outcome{}, err
 	default:
 		decision = "re-prefilled on the decode machine, because " + failed.Error()
 		m.began = time.Now()
@@ -61,7 +62,7 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 				s.suspects.add(t.Job.ID)
 			}
 			s.ended(t, m, failed, c)
-			return jobs.Outcome{}, err
+			return protocol.Outcome{}, err
 		}
 	}
 	s.ended(t, m, failed, c)
@@ -91,16 +92,16 @@ func (s *Stage) decodeState(ctx context.Context, t *jobs.Task) (jobs.Outcome, er
 		r.Handover.Divergence = max(r.Handover.Divergence, failed.Divergence)
 		r.Warnings = append(r.Warnings, notUsed(failed))
 	}
-	return jobs.Outcome{Result: r, Settled: func(done bool) {
+	return protocol.Outcome{Result: r, Settled: func(done bool) {
 		if done {
 			s.release(ctx, t, failed)
 		}
 	}}, nil
 }
 
-// continueFrom fetches the state, unless Prepare has, and has the engine continue from it. Why it does not is a *jobs.HandoverError; then
+// continueFrom fetches the state, unless Prepare has, and has the engine continue from it. Why it does not is a *protocol.HandoverError; then
 // nothing was generated.
-func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine.Completion, error) {
+func (s *Stage) continueFrom(ctx context.Context, t *protocol.Task, m *move) (engine.Completion, error) {
 	h := t.Handover
 	transfer, refused := s.usable(ctx, t)
 	if refused != nil {
@@ -132,7 +133,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 			Saved: seconds(h.State.SaveSeconds),
 		},
 	}, s.emit(t))
-	failed, _ := errors.AsType[*jobs.HandoverError](err)
+	failed, _ := errors.AsType[*protocol.HandoverError](err)
 	if failed != nil && failed.Failure == jobs.FailDiffer {
 		s.samples.differed()
 	}
@@ -148,25 +149,25 @@ func (s *Stage) continueFrom(ctx context.Context, t *jobs.Task, m *move) (engine
 }
 
 // accepts checks all that can be known before a byte is fetched.
-func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.KVTransfer, *jobs.HandoverError) {
+func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.KVTransfer, *protocol.HandoverError) {
 	about := s.about()
 	if about.KVTransfer == nil || s.fetcher == nil {
-		return nil, jobs.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoKVTransfer, "it does not say why"))
+		return nil, protocol.HandoverErrorf(jobs.FailNoState, "the engine of this decode machine takes no KV states: %s", cmp.Or(about.NoKVTransfer, "it does not say why"))
 	}
 	if list := about.KVTransfer.Fingerprint.Differences(h.State.Fingerprint, s.strict); len(list) > 0 {
-		return nil, jobs.HandoverErrorf(jobs.FailFingerprint, "the two engines differ: %s", strings.Join(list, "; "))
+		return nil, protocol.HandoverErrorf(jobs.FailFingerprint, "the two engines differ: %s", strings.Join(list, "; "))
 	}
 	if why := s.pairs.Why(machineOf(h.Prefill.Server)); why != "" {
-		return nil, jobs.HandoverErrorf(jobs.FailStopped, "%s", why)
+		return nil, protocol.HandoverErrorf(jobs.FailStopped, "%s", why)
 	}
 	if why := s.differs(ctx, h.Prefill.Server); why != "" {
-		return nil, jobs.HandoverErrorf(jobs.FailDiffer, "%s", why)
+		return nil, protocol.HandoverErrorf(jobs.FailDiffer, "%s", why)
 	}
 	return about.KVTransfer, nil
 }
 
 // reprefill computes the prompt and generates the text here.
-func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverError) (engine.Completion, error) {
+func (s *Stage) reprefill(ctx context.Context, t *protocol.Task, why *protocol.HandoverError) (engine.Completion, error) {
 	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "from", t.Handover.Prefill.Server,
 		"failure", why.Failure, "error", why)
 	s.foresee(t, false, false, s.running.prompts())
@@ -180,17 +181,17 @@ func (s *Stage) reprefill(ctx context.Context, t *jobs.Task, why *jobs.HandoverE
 // missed is the failure of a state that the engine took and did not use: what it generated is right all the same. Only
 // the engine knows: in a prompt shorter than a sliding window, llama-server uses a state and computes some of its last
 // tokens again.
-func missed(st *jobs.State, c engine.Completion) *jobs.HandoverError {
+func missed(st *jobs.State, c engine.Completion) *protocol.HandoverError {
 	if c.Imported != nil {
 		return nil
 	}
-	return jobs.HandoverErrorf(jobs.FailSilentMiss,
+	return protocol.HandoverErrorf(jobs.FailSilentMiss,
 		"the decode engine took a KV state of %s tokens, then found %s of the prompt in its cache and computed %s; let only the worker send requests to it",
 		count(st.Tokens), count(c.CachedTokens), count(c.ComputedTokens))
 }
 
 // ended has the hand-over counted and measured.
-func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine.Completion) {
+func (s *Stage) ended(t *protocol.Task, m move, failed *protocol.HandoverError, c engine.Completion) {
 	var restore time.Duration
 	if i := c.Imported; i != nil {
 		restore = i.Restored
@@ -210,7 +211,7 @@ func (s *Stage) ended(t *jobs.Task, m move, failed *jobs.HandoverError, c engine
 }
 
 // release tells the prefill machine that a state is not needed any more, if it is there and knows of one.
-func (s *Stage) release(ctx context.Context, t *jobs.Task, failed *jobs.HandoverError) {
+func (s *Stage) release(ctx context.Context, t *protocol.Task, failed *protocol.HandoverError) {
 	if failed != nil && slices.Contains([]jobs.Failure{jobs.FailRefusedURL, jobs.FailUnreachable, jobs.FailNotFound}, failed.Failure) || s.fetcher == nil {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/jobs"
 )
 
 // taking is an engine whose requests take as long as their completion says, on the clock of a bubble.

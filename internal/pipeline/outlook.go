@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/schedule"
+	"tandem/jobs"
 )
 
 // slotCount is how many requests this worker's engine computes at once.
@@ -20,9 +21,9 @@ func (s *Stage) slotCount() int {
 }
 
 // Next says whether this worker, which has a free slot, should take the next job of the intake now, one of plan auto, or leave it to others.
-func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
+func (s *Stage) Next(b protocol.Backlog) protocol.Choice {
 	if b.Head == nil {
-		return jobs.Choice{}
+		return protocol.Choice{}
 	}
 	size := s.size(b.Head)
 	s.seen.note(b.Head.ID, size)
@@ -30,23 +31,23 @@ func (s *Stage) Next(b jobs.Backlog) jobs.Choice {
 	peers := s.workers()
 	intake := b.Intake - expectedBy(peers, &b)
 	if intake <= 0 {
-		return jobs.Choice{Again: seconds(leastWait)} // others are about to fetch it
+		return protocol.Choice{Again: seconds(leastWait)} // others are about to fetch it
 	}
 	o := s.outlook(b.Head, size, peers, intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	s.log.Debug("looked ahead", "job", b.Head.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
 	switch {
 	case !ok:
-		return jobs.Choice{Take: s.role == jobs.RolePrefill, Again: time.Second} // somebody must
+		return protocol.Choice{Take: s.role == protocol.RolePrefill, Again: time.Second} // somebody must
 	case best.Action == schedule.Wait, best.Action == schedule.Continue:
-		return jobs.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
+		return protocol.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
 	s.running.expect(b.Head.ID, b.Place, s.course(b.Head, best.Action == schedule.HandOver, 0, s.running.prompts()))
-	return jobs.Choice{Take: true, Why: s.way(best, options, intake)}
+	return protocol.Choice{Take: true, Why: s.way(best, options, intake)}
 }
 
 // expectedBy is how many jobs of the intake other workers are about to fetch. One that was just fetched may still be called so.
-func expectedBy(peers []engine.Peer, b *jobs.Backlog) (n int) {
+func expectedBy(peers []engine.Peer, b *protocol.Backlog) (n int) {
 	for _, p := range peers {
 		for _, r := range p.Running {
 			if r.Expected && b.Has(r.Place) {
@@ -65,7 +66,7 @@ const (
 )
 
 // Running is what this worker is at.
-func (s *Stage) Running() []jobs.Running { return s.running.list() }
+func (s *Stage) Running() []protocol.Running { return s.running.list() }
 
 // outlook is what this worker knows of the work that there is, and of the others at one moment.
 func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, intake, relay int) *engine.Outlook {
@@ -79,7 +80,7 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, i
 		self.CacheType = about.KVTransfer.Fingerprint.CacheK
 	}
 	workers := append([]engine.Peer{self}, peers...)
-	if s.role == jobs.RolePrefill {
+	if s.role == protocol.RolePrefill {
 		for i := range workers {
 			workers[i].NoStates = cmp.Or(workers[i].NoStates, s.noHandover(head, engine.Peer{}))
 		}

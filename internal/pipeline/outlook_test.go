@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // two are a prefill and a decode worker that see one another. The prefill machine computes 4,000 tokens of a prompt a second and generates 70, the
 // decode machine 2,000 and 100; answers have 600 tokens, and a KV state of 10,000 tokens moves in a second.
 type two struct {
 	prefill, decode *pipeline.Stage
-	running         map[string][]jobs.Running
+	running         map[string][]protocol.Running
 	noStates        string
 }
 
 func newTwo(t *testing.T) *two {
-	w := &two{running: map[string][]jobs.Running{}}
+	w := &two{running: map[string][]protocol.Running{}}
 	rates := map[string]*engine.Rates{"p": {}, "d": {}}
 	for id, perSecond := range map[string][2]int{"p": {4000, 70}, "d": {2000, 100}} {
 		for _, n := range []int{100, 1000, 2000, 4000, 8000, 16000, 32000} {
@@ -45,8 +46,8 @@ func newTwo(t *testing.T) *two {
 			Workers: func() []engine.Peer { return []engine.Peer{peer(other, otherRole)} }, NoStates: func() string { return w.noStates },
 		})
 	}
-	w.prefill = stage("p", "d", jobs.RolePrefill, jobs.RoleDecode)
-	w.decode = stage("d", "p", jobs.RoleDecode, jobs.RolePrefill)
+	w.prefill = stage("p", "d", protocol.RolePrefill, protocol.RoleDecode)
+	w.decode = stage("d", "p", protocol.RoleDecode, protocol.RolePrefill)
 	return w
 }
 
@@ -64,23 +65,23 @@ func TestNext(t *testing.T) {
 		prefill       string // what it says, or nothing if it leaves the job
 		decode        string
 	}{
-		{"decode has nothing, and the first KV state comes soon", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 1, Relayed: true}} }, 10_000, 60, 0, "hand over", ""},
-		{"decode has plenty", func(w *two) { w.running["d"] = []jobs.Running{{EndsSeconds: 6, Relayed: true}} }, 10_000, 60, 4, "whole on the prefill machine", ""},
-		{"prefill has 20 s to do", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 20}} }, 10_000, 60, 0, "", "whole on the decode machine"},
-		{"a KV state is about to come", func(w *two) { w.running["p"] = []jobs.Running{{EndsSeconds: 0.1, HandsOver: true}} }, 10_000, 60, 0, "", ""},
+		{"decode has nothing, and the first KV state comes soon", func(w *two) { w.running["d"] = []protocol.Running{{EndsSeconds: 1, Relayed: true}} }, 10_000, 60, 0, "hand over", ""},
+		{"decode has plenty", func(w *two) { w.running["d"] = []protocol.Running{{EndsSeconds: 6, Relayed: true}} }, 10_000, 60, 4, "whole on the prefill machine", ""},
+		{"prefill has 20 s to do", func(w *two) { w.running["p"] = []protocol.Running{{EndsSeconds: 20}} }, 10_000, 60, 0, "", "whole on the decode machine"},
+		{"a KV state is about to come", func(w *two) { w.running["p"] = []protocol.Running{{EndsSeconds: 0.1, HandsOver: true}} }, 10_000, 60, 0, "", ""},
 		{"the last job, which the other is about to fetch", func(w *two) {
-			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true}}
+			w.running["d"] = []protocol.Running{{EndsSeconds: 9, Expected: true}}
 		}, 10_000, 1, 0, "", ""},
 		{"the last job, and the other has just fetched what it was about to", func(w *two) {
-			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true, Place: jobs.Place{Sequence: 5}}}
+			w.running["d"] = []protocol.Running{{EndsSeconds: 9, Expected: true, Place: protocol.Place{Sequence: 5}}}
 		}, 10_000, 1, 0, "whole on the prefill machine", ""},
 		{"the last job, which the other is about to fetch indeed", func(w *two) {
-			w.running["d"] = []jobs.Running{{EndsSeconds: 9, Expected: true, Place: jobs.Place{Sequence: 6}}}
+			w.running["d"] = []protocol.Running{{EndsSeconds: 9, Expected: true, Place: protocol.Place{Sequence: 6}}}
 		}, 10_000, 1, 0, "", ""},
 		{"no states are taken", func(w *two) { w.noStates = "the two engines differ" }, 10_000, 60, 0, "whole on the prefill machine", "whole on the decode machine"},
 		{"the last job, which the decode machine would end sooner", func(w *two) {
 			w.noStates = "the two engines differ"
-			w.running["d"] = []jobs.Running{{EndsSeconds: 0.2}}
+			w.running["d"] = []protocol.Running{{EndsSeconds: 0.2}}
 		}, 1000, 1, 0, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestNext(t *testing.T) {
 				if len(w.running[side.id]) > 0 {
 					continue // it has no free slot
 				}
-				got := side.stage.Next(jobs.Backlog{Head: head(tt.tokens), Intake: tt.intake, Relay: tt.relay, Fetched: [jobs.Lanes]uint64{5}})
+				got := side.stage.Next(protocol.Backlog{Head: head(tt.tokens), Intake: tt.intake, Relay: tt.relay, Fetched: [protocol.Lanes]uint64{5}})
 				if got.Take != (side.want != "") || !strings.HasPrefix(got.Why, side.want) {
 					t.Errorf("%s says %+v, want %q", side.id, got, side.want)
 				}
@@ -116,7 +117,7 @@ func TestNextIsTakenBySomebody(t *testing.T) {
 				t.Run(fmt.Sprintf("%d tokens, %d jobs, states %t", tokens, intake, noStates == ""), func(t *testing.T) {
 					w := newTwo(t)
 					w.noStates = noStates
-					b := jobs.Backlog{Head: head(tokens), Intake: intake}
+					b := protocol.Backlog{Head: head(tokens), Intake: intake}
 					if !w.prefill.Next(b).Take && !w.decode.Next(b).Take {
 						t.Error("nobody takes it")
 					}
@@ -130,7 +131,7 @@ func TestNextIsTakenBySomebody(t *testing.T) {
 func TestNextAgain(t *testing.T) {
 	for _, id := range []string{"p", "d"} {
 		w := newTwo(t)
-		stage, b := map[string]*pipeline.Stage{"p": w.prefill, "d": w.decode}[id], jobs.Backlog{Head: head(10_000), Intake: 60}
+		stage, b := map[string]*pipeline.Stage{"p": w.prefill, "d": w.decode}[id], protocol.Backlog{Head: head(10_000), Intake: 60}
 		first := stage.Next(b)
 		said := stage.Running()
 		again := stage.Next(b)
@@ -148,7 +149,7 @@ func TestRunningNamesItsPrefix(t *testing.T) {
 	w := newTwo(t)
 	j := head(10_000)
 	j.SharedPrefix = 4000
-	w.decode.Next(jobs.Backlog{Head: j, Intake: 60})
+	w.decode.Next(protocol.Backlog{Head: j, Intake: 60})
 	if said, want := w.decode.Running(), engine.PrefixKey(engine.RequestOf(j)); want == "" || len(said) != 1 || said[0].Prefix != want {
 		t.Errorf("it is at %+v, want the prefix %q", said, want)
 	}
@@ -159,7 +160,7 @@ func TestWhatFollows(t *testing.T) {
 	foretold := func(f jobs.Following) (seconds float64) {
 		j := head(40_000)
 		j.Following = f
-		why := newTwo(t).prefill.Next(jobs.Backlog{Head: j, Intake: 60}).Why
+		why := newTwo(t).prefill.Next(protocol.Backlog{Head: j, Intake: 60}).Why
 		_, rest, _ := strings.Cut(why, "will have ended in ")
 		if _, err := fmt.Sscanf(rest, "%f s", &seconds); err != nil {
 			t.Fatalf("it says %q: %v", why, err)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Hand-overs from a machine are stopped when, of its last comparedStates KV states whose first prediction was

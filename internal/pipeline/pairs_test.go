@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/jobs"
 )
 
 func openPairs(t *testing.T, file string) *pipeline.Pairs {

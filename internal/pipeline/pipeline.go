@@ -1,6 +1,6 @@
 // Package pipeline holds the stages of a job, without any queue: what prefill, decode and fallback
 // ask of an engine, and what the job's records say about it. What to do with a failure is not
-// decided here: a stage returns the error and jobs.Classify decides.
+// decided here: a stage returns the error and protocol.Classify decides.
 package pipeline
 
 import (
@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Stage runs tasks on one engine. It is safe for concurrent use.
@@ -135,8 +136,8 @@ func New(c Config) *Stage {
 		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, differs: c.Differs, engines: c.Engines, strict: c.Strict, samples: samples{every: sampleEvery}, bare: c.Bare,
 		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
 		role: c.Role, worker: workerOf(c.Server), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
-		running: running{changed: c.Changed, tasks: map[*jobs.Task]*course{}},
-		ahead:   ahead{budget: c.AheadBudget, fetched: map[*jobs.Task]fetched{}},
+		running: running{changed: c.Changed, tasks: map[*protocol.Task]*course{}},
+		ahead:   ahead{budget: c.AheadBudget, fetched: map[*protocol.Task]fetched{}},
 	}
 }
 
@@ -147,7 +148,7 @@ func (unobserved) StateFetched(int64, int64, bool, bool)                    {}
 func (unobserved) HandoverEnded(jobs.Failure, time.Duration, time.Duration) {}
 
 // Run runs one task and returns the next hop or the result. If the context ends, the error is its cause.
-func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (s *Stage) Run(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	run := s.generate
 	switch {
 	case t.Stage == jobs.StagePrefill:
@@ -161,7 +162,7 @@ func (s *Stage) Run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 	if err != nil || outcome.Next == nil {
 		s.running.end(t)
 		if err != nil && ctx.Err() != nil {
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return outcome, err
 	}
@@ -184,7 +185,7 @@ const (
 
 // request is the engine's view of the task. Prompt processing may be silent for three times as
 // long as this worker's own rate says, where all slots share the engine, and for what else it does beside.
-func (s *Stage) request(t *jobs.Task, beside time.Duration) engine.Request {
+func (s *Stage) request(t *protocol.Task, beside time.Duration) engine.Request {
 	req := engine.RequestOf(t.Job)
 	req.Progress = t.Progress
 	t.Expect(min(3*s.rates.PrefillTime(t.Job.TextBytes())*time.Duration(s.slots.Size()), longestSilence) + beside)

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // scripted is an engine whose answers the test writes down.
@@ -27,11 +28,11 @@ type scripted struct {
 	from       engine.Prefilled
 	wait       bool // until the context ends
 
-	exported  bool                // Prefill was asked for a state
-	there     bool                // the file of the state was there when Decode was called
-	decodeErr *jobs.HandoverError // of Decode, instead of a text
-	sampled   bool                // Decode was asked to compute the prompt, too
-	differs   bool                // and finds another prediction then
+	exported  bool                    // Prefill was asked for a state
+	there     bool                    // the file of the state was there when Decode was called
+	decodeErr *protocol.HandoverError // of Decode, instead of a text
+	sampled   bool                    // Decode was asked to compute the prompt, too
+	differs   bool                    // and finds another prediction then
 }
 
 func (s *scripted) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
@@ -42,7 +43,7 @@ func (s *scripted) Prefill(ctx context.Context, req engine.Request) (engine.Pref
 func (s *scripted) Decode(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
 	s.calls, s.from, s.sampled = append(s.calls, "decode"), from, req.Sample
 	if s.sampled && s.differs {
-		return engine.Completion{}, jobs.HandoverErrorf(jobs.FailDiffer, "differs by 0.4")
+		return engine.Completion{}, protocol.HandoverErrorf(jobs.FailDiffer, "differs by 0.4")
 	}
 	if from.State != nil {
 		_, err := os.Stat(from.State.Path)
@@ -77,7 +78,7 @@ func stageOf(e engine.Engine) *pipeline.Stage {
 	})
 }
 
-func task(stage jobs.Stage, plan jobs.Plan, h *jobs.Handover) (*jobs.Task, *strings.Builder) {
+func task(stage jobs.Stage, plan jobs.Plan, h *jobs.Handover) (*protocol.Task, *strings.Builder) {
 	j := &jobs.Job{
 		V: jobs.Version, ID: jobs.NewID(), User: "u", Batch: jobs.SingleBatch, Class: jobs.Interactive,
 		Model: "m:latest", Prompt: "x <- 1", Plan: plan,
@@ -86,7 +87,7 @@ func task(stage jobs.Stage, plan jobs.Plan, h *jobs.Handover) (*jobs.Task, *stri
 		h.V, h.Job, h.Stage = jobs.Version, *j, stage
 	}
 	var text strings.Builder
-	return &jobs.Task{
+	return &protocol.Task{
 		Stage: stage, Job: j, Handover: h, Attempt: 1, Waited: 2 * time.Second,
 		Progress: func() {}, Expect: func(time.Duration) {}, Emit: func(s, _ string) { text.WriteString(s) },
 		SinceAccepted: func() time.Duration { return 5 * time.Second },
@@ -108,7 +109,7 @@ func TestPrefillHandsOver(t *testing.T) {
 		t.Errorf("prefill made a result: %+v", o.Result)
 	}
 	// Until it is published others hear that it is on its way, or they would believe that decode has nothing to do.
-	if got, want := s.Running(), []jobs.Running{{HandsOver: true, Ahead: true}}; !slices.Equal(got, want) {
+	if got, want := s.Running(), []protocol.Running{{HandsOver: true, Ahead: true}}; !slices.Equal(got, want) {
 		t.Errorf("before it was published it runs as %+v, want %+v", got, want)
 	}
 	if o.Settled(true); len(s.Running()) != 0 {

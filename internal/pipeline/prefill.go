@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // prefill computes the prompt and hands the job on to decode.
-func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	next := &jobs.Handover{
 		V: jobs.Version, Stage: jobs.StageDecode, Job: *t.Job, Kind: jobs.KindNone, Attempts: t.Attempt,
 		Decision: "disaggregated, as asked",
@@ -16,13 +17,13 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	switch t.Job.EffectivePlan() {
 	case jobs.PlanLocal:
 		next.Decision = "local, as asked: both phases on the decode machine"
-		return jobs.Outcome{Next: next}, nil
+		return protocol.Outcome{Next: next}, nil
 	case jobs.PlanAuto:
 		way, why := s.decide(ctx, t)
 		next.Decision = why
 		switch way {
 		case engine.WayDecode:
-			return jobs.Outcome{Next: next}, nil
+			return protocol.Outcome{Next: next}, nil
 		case engine.WayPrefill:
 			return s.whole(ctx, t, why)
 		}
@@ -35,7 +36,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	req.Export = s.holder != nil && denied == nil
 	p, err := s.engine.Prefill(ctx, req)
 	if err != nil {
-		return jobs.Outcome{}, err
+		return protocol.Outcome{}, err
 	}
 	s.computed(t.Job, p.PromptTokens, p.ComputedTokens, p.Duration, 0)
 	s.prefixes.Computed(req, p.PromptTokens, p.PromptTokens) // its shared prefix was computed by itself
@@ -51,7 +52,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 		}
 		denied, p.Kind = why, jobs.KindNone
 	} else if p.Failure != "" {
-		denied, p.Note = &jobs.HandoverError{Failure: p.Failure, Message: p.Note}, ""
+		denied, p.Note = &protocol.HandoverError{Failure: p.Failure, Message: p.Note}, ""
 	}
 	if s.bare {
 		p.Kind, p.Context, p.Literal, p.Note = jobs.KindNone, nil, false, ""
@@ -64,7 +65,7 @@ func (s *Stage) prefill(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
 	if denied != nil {
 		s.without(next, denied)
 	}
-	return jobs.Outcome{Next: next}, nil
+	return protocol.Outcome{Next: next}, nil
 }
 
 // handed says in words what a hand-over without the KV state saves.

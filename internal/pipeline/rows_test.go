@@ -7,20 +7,21 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // What a state has in common with others is offered with it, and the decode worker is told.
 func TestPrefillOffersRows(t *testing.T) {
 	r := newRig(t)
 	r.engine.prefilled = r.saved(t)
-	r.engine.prefilled.State.Prefix, r.engine.prefilled.State.Rows = 1000, []jobs.Span{{Offset: 1, Bytes: 3}}
+	r.engine.prefilled.State.Prefix, r.engine.prefilled.State.Rows = 1000, []protocol.Span{{Offset: 1, Bytes: 3}}
 	tk, _ := task(jobs.StagePrefill, "", nil)
 	o, err := r.Run(t.Context(), tk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.holder.rows) != 1 || r.holder.rows[0] != (jobs.Span{Offset: 1, Bytes: 3}) || o.Next.State.Prefix != 1000 {
+	if len(r.holder.rows) != 1 || r.holder.rows[0] != (protocol.Span{Offset: 1, Bytes: 3}) || o.Next.State.Prefix != 1000 {
 		t.Errorf("offered rows %v, state %+v", r.holder.rows, o.Next.State)
 	}
 }

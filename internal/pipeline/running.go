@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // running knows what this worker is at, and when that will probably end. It is safe for concurrent use.
@@ -15,7 +16,7 @@ type running struct {
 	changed func() // called, without the lock, when others should hear of it
 
 	mu       sync.Mutex
-	tasks    map[*jobs.Task]*course
+	tasks    map[*protocol.Task]*course
 	expected []expected // jobs that this worker is about to fetch, in order
 	computed time.Time  // when a prompt last was
 }
@@ -35,11 +36,11 @@ type course struct {
 	perSecond float64
 	hands     bool
 	relayed   bool
-	waits     bool       // for a slot
-	expected  bool       // it is about to be fetched
-	place     jobs.Place // of it, then
-	prefix    string     // which shared prefix is in its slot's cache then, by its key
-	hops      bool       // it is done here, and others cannot see yet that it waits for decode
+	waits     bool           // for a slot
+	expected  bool           // it is about to be fetched
+	place     protocol.Place // of it, then
+	prefix    string         // which shared prefix is in its slot's cache then, by its key
+	hops      bool           // it is done here, and others cannot see yet that it waits for decode
 
 	first time.Time     // token; zero before
 	last  time.Time     // token
@@ -50,7 +51,7 @@ type course struct {
 }
 
 // begin notes a task that begins now.
-func (r *running) begin(t *jobs.Task, c course) {
+func (r *running) begin(t *protocol.Task, c course) {
 	c.began = time.Now()
 	c.said = c.ends(c.began)
 	r.mu.Lock()
@@ -63,7 +64,7 @@ func (r *running) begin(t *jobs.Task, c course) {
 const expectation = time.Second
 
 // expect notes a job that this worker has chosen to fetch: when it chooses again, for its next slot, it shall not believe that this one is free.
-func (r *running) expect(job string, at jobs.Place, c course) {
+func (r *running) expect(job string, at protocol.Place, c course) {
 	now := time.Now()
 	c.began, c.said, c.expected, c.place = now, c.ends(now), true, at
 	r.mu.Lock()
@@ -135,15 +136,15 @@ func (r *running) courses() iter.Seq[*course] {
 }
 
 // wait notes a task that waits for a slot, and that its KV state will be here in so many seconds; 0 if it is.
-func (r *running) wait(t *jobs.Task, arrives float64) {
+func (r *running) wait(t *protocol.Task, arrives float64) {
 	r.begin(t, course{before: arrives, hands: true, relayed: true, waits: true})
 }
 
 // hop notes that a task is done here and on its way to decode: until it is there nobody shall believe that there is nothing to do.
-func (r *running) hop(t *jobs.Task) { r.begin(t, course{hops: true, hands: true}) }
+func (r *running) hop(t *protocol.Task) { r.begin(t, course{hops: true, hands: true}) }
 
 // end forgets a task.
-func (r *running) end(t *jobs.Task) {
+func (r *running) end(t *protocol.Task) {
 	r.mu.Lock()
 	c, known := r.tasks[t]
 	if known && c.atPrompt() {
@@ -163,7 +164,7 @@ const (
 )
 
 // emitted notes a piece of the answer, of about so many tokens.
-func (r *running) emitted(t *jobs.Task, tokens float64) {
+func (r *running) emitted(t *protocol.Task, tokens float64) {
 	now := time.Now()
 	r.mu.Lock()
 	c := r.tasks[t]
@@ -223,7 +224,7 @@ func (c *course) atPrompt() bool { return c.first.IsZero() && !c.waits && !c.hop
 
 // share is which part of the time since its first token a task's answer had the engine for, beside other answers, and not waiting for others' prompts; 1 if
 // nobody knows.
-func (r *running) share(t *jobs.Task) float64 {
+func (r *running) share(t *protocol.Task) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.tasks[t]
@@ -298,17 +299,17 @@ func (r *running) with(key string) (n int) {
 }
 
 // list is what the worker is at.
-func (r *running) list() []jobs.Running {
+func (r *running) list() []protocol.Running {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []jobs.Running
+	var list []protocol.Running
 	for c := range r.courses() {
 		if c.hops {
-			list = append(list, jobs.Running{HandsOver: true, Ahead: true})
+			list = append(list, protocol.Running{HandsOver: true, Ahead: true})
 			continue
 		}
-		list = append(list, jobs.Running{
+		list = append(list, protocol.Running{
 			EndsSeconds: left(c.ends(now), now), FirstSeconds: left(c.answers(now), now), HandsOver: c.hands && !c.waits, Relayed: c.relayed, Ahead: c.waits, Prefix: c.prefix, Expected: c.expected, Place: c.place,
 		})
 	}

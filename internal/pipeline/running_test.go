@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // What a worker is at: until its prompt is computed, and until its end, by what was foreseen and then by what is seen.
 func TestRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		r := &running{changed: func() { told++ }, tasks: map[*jobs.Task]*course{}}
-		task := new(jobs.Task)
+		r := &running{changed: func() { told++ }, tasks: map[*protocol.Task]*course{}}
+		task := new(protocol.Task)
 		want := func(ends, first float64) {
 			t.Helper()
 			list := r.list()
@@ -39,7 +40,7 @@ func TestRunning(t *testing.T) {
 			r.emitted(task, 1)
 		}
 		want(3, 0)
-		other := new(jobs.Task)
+		other := new(protocol.Task)
 		r.begin(other, course{before: 5, hands: true})
 		time.Sleep(5 * time.Second) // the engine was at the prompt of another
 		r.end(other)
@@ -55,7 +56,7 @@ func TestRunning(t *testing.T) {
 		if list := r.list(); list[0].EndsSeconds < 0.5 {
 			t.Errorf("an answer that is longer than expected ends in %v s", list[0].EndsSeconds)
 		}
-		slow := new(jobs.Task) // nobody's prompt, the machine is so slow
+		slow := new(protocol.Task) // nobody's prompt, the machine is so slow
 		r.begin(slow, course{tokens: 100, perSecond: 10})
 		for range 30 {
 			r.emitted(slow, 1)
@@ -80,15 +81,15 @@ func TestRunning(t *testing.T) {
 // What was chosen for one slot counts when the next one is filled, until the job is here; and an engine computes one prompt after the other.
 func TestExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &running{changed: func() {}, tasks: map[*jobs.Task]*course{}}
+		r := &running{changed: func() {}, tasks: map[*protocol.Task]*course{}}
 		want := func(n int, prompts float64) {
 			t.Helper()
 			if got, left := r.busy(), r.prompts(); got != n || math.Abs(left-prompts) > 0.01 {
 				t.Errorf("%d run, prompts are computed for %v s, want %d for %v s", got, left, n, prompts)
 			}
 		}
-		r.expect("a", jobs.Place{}, course{before: 4, tokens: 100, perSecond: 10})
-		r.expect("b", jobs.Place{}, course{turn: 4, before: 8, hands: true})
+		r.expect("a", protocol.Place{}, course{before: 4, tokens: 100, perSecond: 10})
+		r.expect("b", protocol.Place{}, course{turn: 4, before: 8, hands: true})
 		want(2, 8)
 		if turn := r.arrived(&jobs.Job{ID: "urgent", Class: jobs.Interactive}); turn != 8 {
 			t.Errorf("an interactive job has its turn in %v s, want 8", turn)
@@ -98,20 +99,20 @@ func TestExpected(t *testing.T) {
 			t.Errorf("a job that was expected has its turn in %v s, want 4", turn)
 		}
 		want(1, 4)
-		r.begin(new(jobs.Task), course{before: 8, hands: true})
+		r.begin(new(protocol.Task), course{before: 8, hands: true})
 		want(2, 8)
 		if turn := r.arrived(&jobs.Job{ID: "another, instead of a", Class: jobs.Batch}); turn != 0 {
 			t.Errorf("a job in another's place has its turn in %v s, want at once, before the one that was chosen later", turn)
 		}
 		want(1, 8)
-		r.expect("c", jobs.Place{}, course{before: 12})
+		r.expect("c", protocol.Place{}, course{before: 12})
 		time.Sleep(expectation + time.Millisecond) // somebody else has it
 		want(1, 7)
-		r.expect("d", jobs.Place{}, course{before: 9})
+		r.expect("d", protocol.Place{}, course{before: 9})
 		want(2, 9)
 		time.Sleep(expectation / 2)
 		r.unexpect(func(expected) bool { return true })
-		r.expect("d", jobs.Place{}, course{before: 9}) // chosen again: its time begins anew
+		r.expect("d", protocol.Place{}, course{before: 9}) // chosen again: its time begins anew
 		time.Sleep(expectation/2 + 5*time.Millisecond)
 		want(2, 8.5)
 		time.Sleep(expectation / 2)
@@ -122,7 +123,7 @@ func TestExpected(t *testing.T) {
 // A KV state that comes later than expected is not taken to be here.
 func TestStateComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, task := &running{changed: func() {}, tasks: map[*jobs.Task]*course{}}, new(jobs.Task)
+		r, task := &running{changed: func() {}, tasks: map[*protocol.Task]*course{}}, new(protocol.Task)
 		left := func() float64 { return r.list()[0].EndsSeconds }
 		r.wait(task, 2)
 		if got := left(); got != 2 {

@@ -15,8 +15,9 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
 	"tandem/internal/pipeline"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // holder is a prefill worker's server of states whose answers the test writes down.
@@ -25,13 +26,13 @@ type holder struct {
 	err     error // of Offer
 	state   jobs.State
 	offered []string // paths
-	rows    []jobs.Span
+	rows    []protocol.Span
 	told    []string // "published <job>" or "released <job>"
 }
 
 func (h *holder) Fits(bytes int64) bool { return bytes <= h.budget }
 
-func (h *holder) Offer(_, path string, rows ...jobs.Span) (jobs.State, error) {
+func (h *holder) Offer(_, path string, rows ...protocol.Span) (jobs.State, error) {
 	if h.err != nil {
 		return jobs.State{}, h.err
 	}
@@ -137,7 +138,7 @@ func newRig(t *testing.T) *rig {
 
 // takes is a decode worker that takes no states because of why.
 func takes(why string, f jobs.Failure) engine.Peer {
-	return engine.Peer{Role: jobs.RoleDecode, NoStates: why, Failure: f}
+	return engine.Peer{Role: protocol.RoleDecode, NoStates: why, Failure: f}
 }
 
 // parts puts an engine and a fetcher into the stage.
@@ -239,13 +240,13 @@ func TestPrefillWithoutAState(t *testing.T) {
 		{"budget", func(r *rig) { r.holder.budget = 1099 }, false, jobs.FailBudget, "--handover-budget", false},
 		{"stopped", func(r *rig) { r.peers = []engine.Peer{takes("mac-1 takes none", jobs.FailStopped)} }, false, jobs.FailStopped, "mac-1 takes none", false},
 		{"other engines", func(r *rig) {
-			r.peers = []engine.Peer{{Role: jobs.RolePrefill}, takes("mac-1 takes none", jobs.FailStopped), takes("mac-2 predicts something else", jobs.FailDiffer)}
+			r.peers = []engine.Peer{{Role: protocol.RolePrefill}, takes("mac-1 takes none", jobs.FailStopped), takes("mac-2 predicts something else", jobs.FailDiffer)}
 		}, false, jobs.FailDiffer, "mac-2 predicts something else", false},
 		{"no shim there", func(r *rig) { r.peers = []engine.Peer{takes("mac-1 has no shim", jobs.FailNoState)} }, false, jobs.FailNoState, "mac-1 has no shim", true},
 		{"save", func(r *rig) { r.engine.prefilled = failing }, true, jobs.FailSave, "no room", false},
 		{"offer", func(r *rig) {
 			r.engine.prefilled = r.saved(t)
-			r.holder.err = jobs.HandoverErrorf(jobs.FailSave, "it is empty")
+			r.holder.err = protocol.HandoverErrorf(jobs.FailSave, "it is empty")
 		}, true, jobs.FailSave, "it is empty", false},
 		{"offer of a closed server", func(r *rig) {
 			r.engine.prefilled = r.saved(t)
@@ -382,11 +383,11 @@ func TestSlowTransferOfAState(t *testing.T) {
 func TestDecodeWithoutTheState(t *testing.T) {
 	again := engine.Completion{Text: "a", FinishReason: "stop", PromptTokens: 2038, ComputedTokens: 2038, GeneratedTokens: 4, FirstToken: time.Second}
 	refuse := func(f jobs.Failure) func(*rig) {
-		return func(r *rig) { r.fetcher.err = jobs.HandoverErrorf(f, "because of %s", f) }
+		return func(r *rig) { r.fetcher.err = protocol.HandoverErrorf(f, "because of %s", f) }
 	}
 	decode := func(f jobs.Failure) func(*rig) {
 		return func(r *rig) {
-			r.engine.decodeErr = &jobs.HandoverError{Failure: f, Message: "because of " + string(f), Divergence: 0.4}
+			r.engine.decodeErr = &protocol.HandoverError{Failure: f, Message: "because of " + string(f), Divergence: 0.4}
 		}
 	}
 	other := written
@@ -519,11 +520,11 @@ func TestEndOfAJobInMidHandover(t *testing.T) {
 		{"while it is fetched", func(r *rig) { r.fetcher.wait = true }, jobs.ErrDraining, 0},
 		{"while it is read", func(r *rig) { r.engine.wait = true }, jobs.ErrDraining, 1},
 		{"while it is read, as a failure", func(r *rig) {
-			r.engine.wait, r.engine.decodeErr = true, jobs.HandoverErrorf(jobs.FailRestore, "interrupted")
+			r.engine.wait, r.engine.decodeErr = true, protocol.HandoverErrorf(jobs.FailRestore, "interrupted")
 		}, jobs.ErrDraining, 1},
 		{"engine", func(r *rig) { r.engine.err = broken }, broken, 1},
 		{"engine after a failure", func(r *rig) {
-			r.engine.err, r.fetcher.err = broken, jobs.HandoverErrorf(jobs.FailDigest, "digest")
+			r.engine.err, r.fetcher.err = broken, protocol.HandoverErrorf(jobs.FailDigest, "digest")
 		}, broken, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -590,15 +591,15 @@ func TestFirstStateOfAnotherBuild(t *testing.T) {
 	r.engine.completion = agreed
 	r.about.KVTransfer.Fingerprint.Build, r.engines = "b2", "start 1"
 	for i, step := range []struct {
-		change  func(*jobs.Task)
+		change  func(*protocol.Task)
 		differs bool
 		sampled bool
 	}{
 		{sampled: true},
 		{},
-		{change: func(tk *jobs.Task) { tk.Job.Sample = true }, sampled: true},
+		{change: func(tk *protocol.Task) { tk.Job.Sample = true }, sampled: true},
 		{},
-		{change: func(*jobs.Task) { r.engines = "start 2" }, differs: true, sampled: true},
+		{change: func(*protocol.Task) { r.engines = "start 2" }, differs: true, sampled: true},
 		{sampled: true},
 	} {
 		r.engine.sampled, r.engine.differs = false, step.differs
@@ -633,7 +634,7 @@ func TestDifferingPredictionsStopThePair(t *testing.T) {
 		t.Helper()
 		r.engine.decodeErr, r.engine.completion = nil, imported
 		if differs {
-			r.engine.decodeErr = jobs.HandoverErrorf(jobs.FailFirstToken, "differs by 0.4")
+			r.engine.decodeErr = protocol.HandoverErrorf(jobs.FailFirstToken, "differs by 0.4")
 		}
 		h := handedOver()
 		h.Prefill.Server = server

@@ -4,17 +4,18 @@ import (
 	"slices"
 	"sync"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // distrusts says why a job's KV state is not given to the engine although nothing is wrong with it that can be seen: one
 // that ends the engine must not do so at every attempt, or the job would be lost because of its state.
-func (s *Stage) distrusts(t *jobs.Task) *jobs.HandoverError {
+func (s *Stage) distrusts(t *protocol.Task) *protocol.HandoverError {
 	switch {
 	case s.suspects.has(t.Job.ID):
-		return jobs.HandoverErrorf(jobs.FailRestore, "the decode engine could not compute any more after it was given this state, so it is not given it again; look for the cause in the engine's log")
-	case t.Attempt > 1 && t.Attempt >= jobs.MaxAttempts(t.Stage):
-		return jobs.HandoverErrorf(jobs.FailRestore, "%d attempts with this state failed, so the last one does without it; look for the cause in the engine's log", t.Attempt-1)
+		return protocol.HandoverErrorf(jobs.FailRestore, "the decode engine could not compute any more after it was given this state, so it is not given it again; look for the cause in the engine's log")
+	case t.Attempt > 1 && t.Attempt >= protocol.MaxAttempts(t.Stage):
+		return protocol.HandoverErrorf(jobs.FailRestore, "%d attempts with this state failed, so the last one does without it; look for the cause in the engine's log", t.Attempt-1)
 	}
 	return nil
 }

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A state that ends the engine ends it once: the job is handed back while the engine starts again, which is not
 // counted, so nothing else would keep it from going round for ever.
 func TestStateThatEndedTheEngineIsNotTriedAgain(t *testing.T) {
 	r := newRig(t)
-	r.engine.decodeErr = jobs.HandoverErrorf(jobs.FailRestore, "restore the state: connection lost")
+	r.engine.decodeErr = protocol.HandoverErrorf(jobs.FailRestore, "restore the state: connection lost")
 	r.engine.err = jobs.Errorf(jobs.CodeEngineBusy, "llama-server is being restarted")
 	tk, _ := task(jobs.StageDecode, "", handedOver())
 	if _, err := r.Run(t.Context(), tk); !errors.Is(err, r.engine.err) {
@@ -36,7 +37,7 @@ func TestStateThatEndedTheEngineIsNotTriedAgain(t *testing.T) {
 
 	// The state of another job, and one that could not be fetched while the engine was away, are none the worse.
 	other, _ := task(jobs.StageDecode, "", handedOver())
-	r.fetcher.err, r.engine.err = jobs.HandoverErrorf(jobs.FailUnreachable, "away"), jobs.Errorf(jobs.CodeEngineBusy, "loading")
+	r.fetcher.err, r.engine.err = protocol.HandoverErrorf(jobs.FailUnreachable, "away"), jobs.Errorf(jobs.CodeEngineBusy, "loading")
 	if _, err := r.Run(t.Context(), other); !errors.Is(err, r.engine.err) {
 		t.Fatalf("error %v", err)
 	}

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // notUsed is the warning of a hand-over that failed.
-func notUsed(why *jobs.HandoverError) string {
+func notUsed(why *protocol.HandoverError) string {
 	return fmt.Sprintf("KV state not used (%s): %s", why.Failure, why.Error())
 }
 
@@ -41,7 +42,7 @@ func unlike(here, writer jobs.Fingerprint) string {
 	if here.OtherBuild(writer) {
 		list = append(list, fmt.Sprintf("llama.cpp %s here, %s on the prefill machine", here.Build, writer.Build))
 	}
-	if here.Layout == jobs.Unread {
+	if here.Layout == protocol.Unread {
 		list = append(list, fmt.Sprintf("format %s, unread", here.Format))
 	}
 	return strings.Join(list, "; ")

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // place has a job handled if a slot is still free for it, or if it may wait for one, and else gives it to others at once: somebody

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A worker may fetch jobs ahead: before a slot is free for them, so that what can be done without one is done while others run. Such
@@ -63,7 +64,7 @@ func (w *Worker) fetchesFirst(s source) bool {
 // the intake, in a decode worker, while no prefill worker lives.
 func (w *Worker) belongs(s source) bool {
 	view, _ := w.members.snapshot()
-	if w.cfg.Role == jobs.RoleDecode && s.stream == StreamIntake && !view.noPrefill {
+	if w.cfg.Role == protocol.RoleDecode && s.stream == StreamIntake && !view.noPrefill {
 		return false
 	}
 	return s.class() != jobs.Interactive || view.peers == 0 || w.yieldingHere()
@@ -182,7 +183,7 @@ func (w *Worker) othersWait(ctx context.Context, rank int) bool {
 // stored, so who heard nothing does not ask whether there is one before the job begins: that would take no less time than one on its way. Before anything is
 // published, it is asked all the same, and who cancels a job also tells its worker.
 func (d *delivery) watchResult() (err error) {
-	d.ends, err = d.w.c.nc.SubscribeSync(jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
+	d.ends, err = d.w.c.nc.SubscribeSync(protocol.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
 	if err != nil {
 		return fmt.Errorf("listen for result: %w", err)
 	}
@@ -199,7 +200,7 @@ func (d *delivery) noResultSeen(now time.Time) bool {
 
 // ahead prepares the task and waits until the delivery has a slot. Then it looks again whether the job is over. An error is of NATS, or
 // errElsewhere; or ctx has ended.
-func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bool, err error) {
+func (d *delivery) ahead(publishing, ctx context.Context, t *protocol.Task) (over bool, err error) {
 	if d.delivered > 1 {
 		// Its worker may have died because of the job beside which it waited. That must not cost it more than one attempt.
 		if err := d.recordUncountedRedelivery(publishing); err != nil {
@@ -237,7 +238,7 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *jobs.Task) (over bo
 }
 
 // prepare calls Prepare. What panics there will do so again in Run, where it is the job's failure.
-func (d *delivery) prepare(ctx context.Context, t *jobs.Task) (discard func()) {
+func (d *delivery) prepare(ctx context.Context, t *protocol.Task) (discard func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			_ = d.panicked(v)

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // held is an engine whose jobs run until the test lets them go, and which says what becomes of each.
@@ -40,15 +41,15 @@ func (h *held) let(list ...*jobs.Job) {
 	}
 }
 
-func (h *held) run(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
-	return h.done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+func (h *held) run(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
+	return h.done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		task.Expect(enough)
 		h.begun <- task.Job.ID
 		select {
 		case <-h.gate(task.Job.ID):
 			return answer(ctx, task)
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 	})(ctx, task)
 }
@@ -56,7 +57,7 @@ func (h *held) run(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
 // ahead has a worker fetch one job ahead of each slot.
 func (h *held) ahead(c *WorkerConfig) {
 	c.Ahead = 1
-	c.Prepare = func(_ context.Context, task *jobs.Task) func() {
+	c.Prepare = func(_ context.Context, task *protocol.Task) func() {
 		h.prepared <- task.Job.ID
 		return func() { h.discarded <- task.Job.ID }
 	}
@@ -100,13 +101,13 @@ func TestAheadWhileBusy(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	list := several(3, jobs.Batch)
-	r.start(jobs.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) { c.StallLimit = 500 * time.Millisecond })
+	r.start(protocol.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) { c.StallLimit = 500 * time.Millisecond })
 	r.relay(list[0])
 	h.next("begun", h.begun, list[0])
 	r.relay(list[1:]...)
 	h.next("prepared", h.prepared, list[1])
 	r.remains("two jobs fetched, and one runs", 1500*time.Millisecond, func() bool {
-		return r.unacknowledged(jobs.RoleDecode) == 2 && h.done.times() == 1
+		return r.unacknowledged(protocol.RoleDecode) == 2 && h.done.times() == 1
 	})
 	h.let(list[0])
 	h.next("begun", h.begun, list[1])
@@ -137,7 +138,7 @@ func TestAheadInteractiveFirst(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	batch, urgent := several(3, jobs.Batch), several(2, jobs.Interactive)
-	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	s := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	r.relay(batch[0])
 	h.next("begun", h.begun, batch[0])
 	r.relay(batch[1:]...)
@@ -166,7 +167,7 @@ func TestInteractiveGoesToTheFirstFreeWorker(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	list := several(4, jobs.Batch)
-	first, second := r.start(jobs.RoleDecode, 1, h.run, h.ahead), r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	first, second := r.start(protocol.RoleDecode, 1, h.run, h.ahead), r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	first.known(1, 1)
 	second.known(1, 1)
 	r.relay(list...)
@@ -174,7 +175,7 @@ func TestInteractiveGoesToTheFirstFreeWorker(t *testing.T) {
 	second.lined(1)
 	urgent := testJob(jobs.Interactive)
 	r.relay(urgent)
-	r.remains("the interactive job in its stream", 300*time.Millisecond, func() bool { return r.unacknowledged(jobs.RoleDecode) == 4 })
+	r.remains("the interactive job in its stream", 300*time.Millisecond, func() bool { return r.unacknowledged(protocol.RoleDecode) == 4 })
 	running := []string{<-h.begun, <-h.begun}
 	h.let(&jobs.Job{ID: running[1]})
 	h.next("begun", h.begun, urgent)
@@ -198,9 +199,9 @@ func TestAheadCancelled(t *testing.T) {
 			r := newRig(t)
 			h := newHeld(t)
 			list := several(3, jobs.Batch)
-			s := r.start(jobs.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) {
+			s := r.start(protocol.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) {
 				if ready := c.Prepare; preparing {
-					c.Prepare = func(ctx context.Context, task *jobs.Task) func() {
+					c.Prepare = func(ctx context.Context, task *protocol.Task) func() {
 						if task.Job.ID == list[1].ID {
 							defer func() { <-ctx.Done() }()
 						}
@@ -241,7 +242,7 @@ func TestAheadEndedUnheard(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	list := several(2, jobs.Batch)
-	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	s := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	r.relay(list[0])
 	h.next("begun", h.begun, list[0])
 	r.relay(list[1])
@@ -252,7 +253,7 @@ func TestAheadEndedUnheard(t *testing.T) {
 		t.Fatalf("publish result: first = %t, %v", first, err)
 	}
 	r.eventually("the worker hears of it", func() bool {
-		d, _ := s.running.Load(list[1].Subject(jobs.StageDecode))
+		d, _ := s.running.Load(protocol.SubjectOf(list[1], jobs.StageDecode))
 		n, _, err := d.(*delivery).ends.Pending()
 		return err == nil && n == 1
 	})
@@ -270,7 +271,7 @@ func TestAheadExpires(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	first := testJob(jobs.Batch)
-	r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	r.relay(first)
 	h.next("begun", h.begun, first)
 	soon := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(3 * time.Second) }) // for a busy machine to fetch it
@@ -293,9 +294,9 @@ func TestAheadIsHandedBackByDrain(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			h := newHeld(t)
-			s := r.start(jobs.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) {
+			s := r.start(protocol.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) {
 				if ready := c.Prepare; preparing {
-					c.Prepare = func(ctx context.Context, task *jobs.Task) func() {
+					c.Prepare = func(ctx context.Context, task *protocol.Task) func() {
 						defer func() { <-ctx.Done() }()
 						return ready(ctx, task)
 					}
@@ -311,7 +312,7 @@ func TestAheadIsHandedBackByDrain(t *testing.T) {
 			}
 			s.drain()
 			h.next("discarded", h.discarded, list[1])
-			r.start(jobs.RoleDecode, 1, h.run) // the other still runs
+			r.start(protocol.RoleDecode, 1, h.run) // the other still runs
 			h.next("begun", h.begun, list[1])
 			h.let(list...)
 			r.results(list...)
@@ -331,13 +332,13 @@ func TestAheadGoesToIdleWorker(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	list := several(2, jobs.Batch)
-	first := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	first := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	r.relay(list[0])
 	h.next("begun", h.begun, list[0])
 	r.relay(list[1])
 	h.next("prepared", h.prepared, list[1])
 	first.lined(1)
-	second := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	second := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	h.next("begun", h.begun, list[1])
 	h.next("discarded", h.discarded, list[1])
 	second.known(1, 0)
@@ -359,11 +360,11 @@ func TestNothingAheadOfAnIdleWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	h := newHeld(t)
-	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	s := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	j := testJob(jobs.Batch)
 	r.relay(j)
 	h.next("begun", h.begun, j)
-	r.start(jobs.RoleDecode, 2, h.run, h.ahead, func(c *WorkerConfig) { // which does not take any, whatever it says
+	r.start(protocol.RoleDecode, 2, h.run, h.ahead, func(c *WorkerConfig) { // which does not take any, whatever it says
 		c.Ready = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	})
 	s.known(1, 2)
@@ -383,13 +384,13 @@ func TestWorkerDiesWithOneAhead(t *testing.T) {
 	r := newRig(t, ackWait(3*time.Second))
 	h := newHeld(t)
 	list := several(2, jobs.Batch)
-	first := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	first := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	r.relay(list[0])
 	h.next("begun", h.begun, list[0])
 	r.relay(list[1])
 	first.lined(1)
 	first.kill()
-	r.start(jobs.RoleDecode, 1, answer, h.ahead)
+	r.start(protocol.RoleDecode, 1, answer, h.ahead)
 	for _, res := range r.results(list...) {
 		if res.Status != jobs.Succeeded || res.Attempts.Decode != 2 {
 			t.Errorf("result = %+v", res)
@@ -404,7 +405,7 @@ func TestAheadIsBlamedOnce(t *testing.T) {
 	h := newHeld(t)
 	j := testJob(jobs.Batch)
 	r.relay(j)
-	r.lose(jobs.RoleDecode)
+	r.lose(protocol.RoleDecode)
 	handBacks := func(want int) {
 		t.Helper()
 		if got, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.User, j.ID)); err != nil || got.HandBacks != want {
@@ -412,7 +413,7 @@ func TestAheadIsBlamedOnce(t *testing.T) {
 		}
 	}
 	for died := range 3 {
-		s := r.prepare(jobs.RoleDecode, 1, h.run, h.ahead)
+		s := r.prepare(protocol.RoleDecode, 1, h.run, h.ahead)
 		release, err := s.slots.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -441,7 +442,7 @@ func TestAheadOfAnEngineThatIsDown(t *testing.T) {
 	h := newHeld(t)
 	list := several(2, jobs.Batch)
 	down := make(chan struct{})
-	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) {
+	s := r.start(protocol.RoleDecode, 1, h.run, h.ahead, func(c *WorkerConfig) {
 		c.Ready = func(ctx context.Context) error {
 			select {
 			case <-down:
@@ -463,7 +464,7 @@ func TestAheadOfAnEngineThatIsDown(t *testing.T) {
 	}
 	h.let(list...)
 	r.result(list[0])
-	r.start(jobs.RoleDecode, 1, h.run)
+	r.start(protocol.RoleDecode, 1, h.run)
 	r.results(list...)
 }
 
@@ -472,7 +473,7 @@ func TestAheadGoesBackToPrefill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	h := newHeld(t)
-	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	s := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	list := several(2, jobs.Batch)
 	r.submit(list[0])
 	h.next("begun", h.begun, list[0])
@@ -492,7 +493,7 @@ func TestAheadSharesSlots(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	h := newHeld(t)
-	s := r.prepare(jobs.RoleDecode, 2, h.run, h.ahead)
+	s := r.prepare(protocol.RoleDecode, 2, h.run, h.ahead)
 	var releases []func()
 	for range 2 {
 		release, err := s.slots.Acquire(t.Context())
@@ -522,9 +523,9 @@ func TestPanicAhead(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	list := several(2, jobs.Batch)
-	r.start(jobs.RoleDecode, 1, h.run, func(c *WorkerConfig) {
+	r.start(protocol.RoleDecode, 1, h.run, func(c *WorkerConfig) {
 		c.Ahead = 1
-		c.Prepare = func(_ context.Context, task *jobs.Task) func() {
+		c.Prepare = func(_ context.Context, task *protocol.Task) func() {
 			h.prepared <- task.Job.ID
 			panic("a prompt: " + task.Job.Prompt)
 		}
@@ -545,7 +546,7 @@ func TestSlotIsFreeBeforeThePublish(t *testing.T) {
 		r := newRig(t)
 		h := newHeld(t)
 		list := several(2, jobs.Batch)
-		s := r.prepare(jobs.RoleDecode, 1, h.run, func(c *WorkerConfig) { c.Ahead = ahead })
+		s := r.prepare(protocol.RoleDecode, 1, h.run, func(c *WorkerConfig) { c.Ahead = ahead })
 		publish := make(chan struct{})
 		s.conn.js = beforePublish{s.conn.js, func() { <-publish }}
 		s.begin()
@@ -565,7 +566,7 @@ func TestSlotIsFreeBeforeThePublish(t *testing.T) {
 func TestLine(t *testing.T) {
 	l := newSlotQueue()
 	at := func(class jobs.Class) source {
-		return source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, class)}
+		return source{StreamRelay, protocol.ConsumerName(protocol.RoleDecode, testModel, class)}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var turns []*turn
@@ -632,12 +633,12 @@ func TestInteractiveGoesBackToBeShared(t *testing.T) {
 	r := newRig(t)
 	h := newHeld(t)
 	first, urgent := testJob(jobs.Batch), testJob(jobs.Interactive)
-	s := r.start(jobs.RoleDecode, 1, h.run, h.ahead)
+	s := r.start(protocol.RoleDecode, 1, h.run, h.ahead)
 	r.relay(first)
 	h.next("begun", h.begun, first)
 	r.relay(urgent)
 	s.lined(1)
-	other := r.prepare(jobs.RoleDecode, 1, h.run, h.ahead)
+	other := r.prepare(protocol.RoleDecode, 1, h.run, h.ahead)
 	release, err := other.slots.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

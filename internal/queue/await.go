@@ -13,7 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -389,7 +390,7 @@ func (c *Client) timeoutError(ctx context.Context, ids []string) error {
 		return timeout(c.explain(err))
 	}
 	decodes := func(model string) bool {
-		return slices.ContainsFunc(workers, func(p Presence) bool { return p.Live() && p.Role == jobs.RoleDecode && p.Model == model })
+		return slices.ContainsFunc(workers, func(p Presence) bool { return p.Live() && p.Role == protocol.RoleDecode && p.Model == model })
 	}
 	found, err := c.find(ctx, len(ids) > 1, ids[:min(len(ids), sampled)]...) // of one job it is said whether it runs
 	if errors.Is(err, errNoWorker) {

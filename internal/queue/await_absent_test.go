@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/rig/tap"
+	"tandem/jobs"
 )
 
 // Whoever awaits a job that failed is told so, although no leader answers for a moment when it is asked whether the job was replayed.
@@ -27,8 +28,8 @@ func TestAwaitWhileNobodySaysWhetherItWasReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = wire.Close() })
-	r.start(jobs.RoleDecode, 1, func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "refused")
+	r.start(protocol.RoleDecode, 1, func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "refused")
 	})
 	j := testJob(jobs.Batch)
 	r.relay(j)

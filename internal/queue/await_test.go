@@ -12,8 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // finish publishes results, as workers would.
@@ -52,8 +53,8 @@ func TestAwait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	r.start(jobs.RoleDecode, 1, answer)
-	r.start(jobs.RolePrefill, 1, passOn)
+	r.start(protocol.RoleDecode, 1, answer)
+	r.start(protocol.RolePrefill, 1, passOn)
 	for _, class := range jobs.Classes {
 		j := testJob(class)
 		if err := c.Submit(t.Context(), j, SubmitOptions{}); err != nil {
@@ -86,8 +87,8 @@ func TestAwaitBatch(t *testing.T) {
 		}
 		got = append(got, res.JobID)
 		if len(got) == 20 { // now the workers begin
-			r.start(jobs.RoleDecode, 4, answer)
-			r.start(jobs.RolePrefill, 4, passOn)
+			r.start(protocol.RoleDecode, 4, answer)
+			r.start(protocol.RolePrefill, 4, passOn)
 		}
 	}
 	if !slices.Equal(got[:20], ids(list[:20])) {
@@ -296,7 +297,7 @@ func TestDecodeUnavailable(t *testing.T) {
 	}
 
 	goOn := make(chan struct{})
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-goOn
 		return answer(ctx, task)
 	})
@@ -396,7 +397,7 @@ func TestAwaitUnreadableResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	list := input(2)
-	r.publish(jobs.ResultSubject("user", list[0].Batch, list[0].ID), "x", []byte("no JSON"))
+	r.publish(protocol.ResultSubject("user", list[0].Batch, list[0].ID), "x", []byte("no JSON"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go r.finish(list[1])
@@ -417,13 +418,13 @@ func TestTokenStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		for i := range 50 {
 			task.Emit(fmt.Sprint(i, " "), "")
 		}
 		return answer(ctx, task)
 	})
-	r.start(jobs.RolePrefill, 1, passOn)
+	r.start(protocol.RolePrefill, 1, passOn)
 	text := make(chan string, 1)
 	go func() {
 		var b strings.Builder
@@ -457,7 +458,7 @@ func TestTokensAsTheyAre(t *testing.T) {
 	defer stream.Close()
 	send := func(data []byte) {
 		t.Helper()
-		if err := r.nc.Publish(jobs.TokensSubject(j.User, j.Batch, j.ID), data); err != nil {
+		if err := r.nc.Publish(protocol.TokensSubject(j.User, j.Batch, j.ID), data); err != nil {
 			t.Fatal(err)
 		}
 	}

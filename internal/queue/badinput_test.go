@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // An inbox longer than a line of the protocol would end the connection that it is sent on, and with it the signs of life of
@@ -39,15 +40,15 @@ func TestUnreadableRecordsAreBuried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			j := testJob(jobs.Batch)
-			subject := j.Subject(jobs.StageDecode)
+			subject := protocol.SubjectOf(j, jobs.StageDecode)
 			if _, err := r.js.Publish(t.Context(), subject, []byte(body), jetstream.WithMsgID(messageID(j, jobs.StageDecode))); err != nil {
 				t.Fatal(err)
 			}
-			sub, err := r.nc.SubscribeSync(jobs.SubjectDLQ)
+			sub, err := r.nc.SubscribeSync(protocol.SubjectDLQ)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.start(jobs.RoleDecode, 1, answer)
+			r.start(protocol.RoleDecode, 1, answer)
 			msg, err := sub.NextMsg(enough)
 			if err != nil {
 				t.Fatalf("no dead letter: %v", err)
@@ -66,12 +67,12 @@ func TestJobInAnothersName(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	mine, lane, good := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
-	r.publish(jobs.JobSubject(jobs.StagePrefill, mine.Model, jobs.Batch, "mallory", mine.ID), "1", mine)
-	r.publish(jobs.JobSubject(jobs.StagePrefill, lane.Model, jobs.Lane(1+jobs.LaneOf(lane.User)%(jobs.Lanes-1)), lane.User, lane.ID), "2", lane)
+	r.publish(protocol.JobSubject(jobs.StagePrefill, mine.Model, jobs.Batch, "mallory", mine.ID), "1", mine)
+	r.publish(protocol.JobSubject(jobs.StagePrefill, lane.Model, protocol.Lane(1+protocol.LaneOf(lane.User)%(protocol.Lanes-1)), lane.User, lane.ID), "2", lane)
 	r.submit(good)
 	var done book
-	r.start(jobs.RolePrefill, 1, done.note(passOn))
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RolePrefill, 1, done.note(passOn))
+	r.start(protocol.RoleDecode, 1, answer)
 	r.eventually("each has a result", func() bool { return r.waiting(StreamResults) == 3 })
 	for id, user := range map[string]string{mine.ID: "mallory", lane.ID: lane.User} {
 		msg := r.letter(jobs.StagePrefill, id)
@@ -81,7 +82,7 @@ func TestJobInAnothersName(t *testing.T) {
 		}
 	}
 	done.once(t, jobs.StagePrefill, []*jobs.Job{good})
-	if m, err := r.lastMsg(t.Context(), StreamResults, jobs.ResultSubject(mine.User, mine.Batch, mine.ID)); err != nil || m != nil {
+	if m, err := r.lastMsg(t.Context(), StreamResults, protocol.ResultSubject(mine.User, mine.Batch, mine.ID)); err != nil || m != nil {
 		t.Errorf("a result of the user in whose name it came: %v, %v", m, err)
 	}
 }

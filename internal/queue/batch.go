@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

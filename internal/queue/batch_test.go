@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // input makes the jobs of the same input, with new ids each time, as a submitter that was started again does.
@@ -129,7 +130,7 @@ func TestResume(t *testing.T) {
 	}
 	var done book
 	r.startPrefill(2, done.note(passOn))
-	r.start(jobs.RoleDecode, 2, done.note(answer))
+	r.start(protocol.RoleDecode, 2, done.note(answer))
 	r.eventually("37 results", func() bool { return r.waiting(StreamResults) == 37 && r.waiting(StreamRelay) == 0 })
 	if err := r.server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -299,8 +300,8 @@ func TestBatchWaitsWhileFull(t *testing.T) {
 		})
 	}()
 	<-stuck
-	r.start(jobs.RoleDecode, 2, answer)
-	r.start(jobs.RolePrefill, 2, passOn)
+	r.start(protocol.RoleDecode, 2, answer)
+	r.start(protocol.RolePrefill, 2, passOn)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // storedPerJob are the messages that a job of two stages leaves in streams: job, hop, result.
@@ -65,7 +66,7 @@ func encrypted(b *testing.B, o *natsembed.Options) (ca string) {
 }
 
 // work starts a worker.
-func (b *bench) work(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error)) {
+func (b *bench) work(role jobs.Stage, slots int, run func(context.Context, *protocol.Task) (protocol.Outcome, error)) {
 	s := b.prepare(role, slots, run)
 	if b.rights {
 		b.bound(s, &record{})
@@ -95,7 +96,7 @@ func publishAll(list []*jobs.Job, publishers int, publish func(...*jobs.Job)) {
 // store is a bare publish to a stream that is never full.
 func (r *rig) store(list ...*jobs.Job) {
 	for _, j := range list {
-		r.publish(jobs.ResultSubject(j.User, j.Batch, j.ID), j.ID, j)
+		r.publish(protocol.ResultSubject(j.User, j.Batch, j.ID), j.ID, j)
 	}
 }
 
@@ -124,7 +125,7 @@ func BenchmarkRawConsume(b *testing.B) {
 		b.Run(mode.name, func(b *testing.B) {
 			r := newBench(b, mode)
 			publishAll(several(b.N, jobs.Batch), 64, r.relay)
-			stream, cfg := consumer(r.timing, jobs.RoleDecode, testModel, jobs.Batch)
+			stream, cfg := consumer(r.timing, protocol.RoleDecode, testModel, jobs.Batch)
 			left := make(chan struct{}, b.N)
 			for range b.N {
 				left <- struct{}{}
@@ -167,8 +168,8 @@ func BenchmarkTwoStage(b *testing.B) {
 			if err := r.empty(StreamResults); err != nil {
 				b.Fatal(err)
 			}
-			r.work(jobs.RoleDecode, 8, answer)
-			r.work(jobs.RolePrefill, 8, passOn)
+			r.work(protocol.RoleDecode, 8, answer)
+			r.work(protocol.RolePrefill, 8, passOn)
 			r.awaitAll(several(20, jobs.Batch)) // nothing is done for the first time while time is taken
 			list := several(b.N, jobs.Batch)
 			b.ResetTimer()
@@ -187,8 +188,8 @@ func BenchmarkAddedLatency(b *testing.B) {
 	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
 			r := newBench(b, mode)
-			r.work(jobs.RoleDecode, 1, answer)
-			r.work(jobs.RolePrefill, 1, passOn)
+			r.work(protocol.RoleDecode, 1, answer)
+			r.work(protocol.RolePrefill, 1, passOn)
 			job := func() {
 				j := testJob(jobs.Interactive)
 				r.submit(j)
@@ -197,7 +198,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 				}
 			}
 			bare := func() {
-				r.publish(jobs.DLQSubject(jobs.StageDecode, testModel, "user", jobs.NewID()), "", []byte("the size of this matters little"))
+				r.publish(protocol.DLQSubject(jobs.StageDecode, testModel, "user", jobs.NewID()), "", []byte("the size of this matters little"))
 			}
 			var jobsTook, bareTook []time.Duration
 			timed := func(f func(), list *[]time.Duration) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // An engine that dies with many jobs at work is one failure in a row of them, not a worker whose budget of retries is spent: it

@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // pause is how long a worker waits for its breaker.
@@ -123,10 +124,10 @@ func TestBrokenWorkerLeavesJobsToOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var broken, healthy book
-	b := r.start(jobs.RoleDecode, 1, broken.note(func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+	b := r.start(protocol.RoleDecode, 1, broken.note(func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 	}))
-	r.start(jobs.RoleDecode, 1, healthy.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, healthy.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-time.After(50 * time.Millisecond)
 		return answer(ctx, task)
 	}))
@@ -150,7 +151,7 @@ func TestBrokenWorkerLeavesJobsToOthers(t *testing.T) {
 				tries++
 			}
 		}
-		if tries < jobs.MaxAttempts(jobs.StageDecode) && res.Status != jobs.Succeeded {
+		if tries < protocol.MaxAttempts(jobs.StageDecode) && res.Status != jobs.Succeeded {
 			t.Errorf("result = %+v, error %+v", res, res.Error)
 		}
 	}
@@ -164,13 +165,13 @@ func TestTakeoverWhilePrefillPauses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var prefills, decodes book
-	r.start(jobs.RolePrefill, 1, prefills.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RolePrefill, 1, prefills.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		if prefills.times() <= 4 {
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}
 		return passOn(ctx, task)
 	}))
-	r.start(jobs.RoleDecode, 2, decodes.note(answer))
+	r.start(protocol.RoleDecode, 2, decodes.note(answer))
 	list := several(8, jobs.Batch)
 	r.submit(list...)
 	for _, res := range r.results(list...) {
@@ -194,9 +195,9 @@ func TestUnreliableWorkerPauses(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			var done book
-			r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				if done.times()%2 == 0 {
-					return jobs.Outcome{}, jobs.Errorf(code, "failed")
+					return protocol.Outcome{}, jobs.Errorf(code, "failed")
 				}
 				return answer(ctx, task)
 			}))

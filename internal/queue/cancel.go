@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // PriorState says what a cancel found.

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/rig/tap"
+	"tandem/jobs"
 )
 
 // A hop that is on its way when its job is cancelled or purged, or expires, over a wire that holds it up or breaks, is not taken when it comes at last.
@@ -58,7 +59,7 @@ func TestEndWithHopUnderWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = wire.Close() })
-			s := r.prepare(jobs.RolePrefill, 1, passOn)
+			s := r.prepare(protocol.RolePrefill, 1, passOn)
 			s.Worker.c = r.connectTo("nats://" + wire.Addr())
 			r.prefilling(s)
 			j := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(time.Second) })
@@ -69,7 +70,7 @@ func TestEndWithHopUnderWay(t *testing.T) {
 			}
 			before := r.state(StreamRelay).LastSeq
 			close(goOn)
-			r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 && r.unacknowledged(jobs.RolePrefill) == 0 })
+			r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 && r.unacknowledged(protocol.RolePrefill) == 0 })
 			if state := r.state(StreamRelay); state.LastSeq != before || state.Msgs != 0 {
 				t.Errorf("the relay holds %d messages, and %d came after the end", state.Msgs, state.LastSeq-before)
 			}
@@ -85,7 +86,7 @@ func TestBarsLeftBehind(t *testing.T) {
 	if err := c.blockHops(t.Context(), testJob(jobs.Batch)); err != nil {
 		t.Fatal(err)
 	}
-	s := r.start(jobs.RoleDecode, 1, answer)
+	s := r.start(protocol.RoleDecode, 1, answer)
 	j, waits := testJob(jobs.Batch), testJob(jobs.Batch)
 	r.relay(j)
 	if res := r.result(j); res.Status != jobs.Succeeded {

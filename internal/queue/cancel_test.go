@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestCancelQueued(t *testing.T) {
@@ -42,7 +43,7 @@ func TestCancelQueued(t *testing.T) {
 	// The workers that come later find nothing to do.
 	var done book
 	r.startPrefill(1, done.note(passOn))
-	r.start(jobs.RoleDecode, 1, done.note(answer))
+	r.start(protocol.RoleDecode, 1, done.note(answer))
 	last := testJob(jobs.Batch)
 	r.submit(last)
 	r.result(last)
@@ -60,18 +61,18 @@ func TestCancelRunning(t *testing.T) {
 			r := newRig(t)
 			c := r.client()
 			begun, ended := make(chan struct{}), make(chan error, 1)
-			block := func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+			block := func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 				close(begun)
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
-				return jobs.Outcome{}, context.Cause(ctx)
+				return protocol.Outcome{}, context.Cause(ctx)
 			}
 			j := testJob(jobs.Interactive)
 			if stage == jobs.StagePrefill {
-				r.prefilling(r.prepare(jobs.RolePrefill, 1, block))
+				r.prefilling(r.prepare(protocol.RolePrefill, 1, block))
 				r.submit(j)
 			} else {
-				r.start(jobs.RoleDecode, 1, block)
+				r.start(protocol.RoleDecode, 1, block)
 				r.relay(j)
 			}
 			<-begun
@@ -102,7 +103,7 @@ func TestCancelStubborn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(t *Timing) { t.CancelWait = 50 * time.Millisecond })
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-goOn
 		return answer(ctx, task)
@@ -171,10 +172,10 @@ func TestCancelBatch(t *testing.T) {
 	begun := make(chan struct{}, 1)
 	r.finish(list[0])
 	r.relay(list[1])
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return jobs.Outcome{}, context.Cause(ctx)
+		return protocol.Outcome{}, context.Cause(ctx)
 	}, func(cfg *WorkerConfig) { cfg.Describe = func() Presence { return Presence{State: StateReady} } })
 	<-begun
 	r.relay(list[2:5]...)
@@ -215,11 +216,11 @@ func TestPurgeBeforeWorkerStops(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(t *Timing) { t.CancelWait = 50 * time.Millisecond })
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	s := r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+	s := r.start(protocol.RoleDecode, 1, func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-ctx.Done()
 		<-goOn
-		return jobs.Outcome{}, context.Cause(ctx)
+		return protocol.Outcome{}, context.Cause(ctx)
 	})
 	j := testJob(jobs.Batch)
 	r.relay(j)

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -96,18 +97,18 @@ func retryUnavailable(ctx context.Context, limit time.Duration, try func() error
 
 // checkModel refuses a job that nobody would ever take.
 func (c *Client) checkModel(ctx context.Context, j *jobs.Job) error {
-	name := jobs.ConsumerName(jobs.RolePrefill, j.Model, j.Token())
+	name := protocol.ConsumerName(protocol.RolePrefill, j.Model, protocol.TokenOf(j))
 	if _, ok := c.known.Load(name); ok {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpLimit)
 	defer cancel()
-	for _, token := range []jobs.Class{j.Token(), j.Class} {
-		there, err := c.hasConsumer(ctx, sourceOf(jobs.RolePrefill, j.Model, token))
+	for _, token := range []jobs.Class{protocol.TokenOf(j), j.Class} {
+		there, err := c.hasConsumer(ctx, sourceOf(protocol.RolePrefill, j.Model, token))
 		switch {
 		case err != nil:
 			return err
-		case there && token != j.Token():
+		case there && token != protocol.TokenOf(j):
 			return jobs.Errorf(jobs.CodeUnknownModel, "all workers of model %s are older than this program and would not find its batch jobs; upgrade the workers first", j.Model)
 		case there:
 			c.known.Store(name, true)
@@ -163,12 +164,12 @@ func (c *Client) submit(ctx context.Context, j *jobs.Job, replyTo string) (again
 	if err != nil {
 		return false, err
 	}
-	msg := &nats.Msg{Subject: j.Subject(jobs.StagePrefill), Data: data, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: protocol.SubjectOf(j, jobs.StagePrefill), Data: data, Header: nats.Header{}}
 	if replyTo != "" {
 		if !isInbox(replyTo) {
 			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s and has at most %d bytes", replyTo, inboxPrefix, maxInbox)
 		}
-		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
+		msg.Header.Set(protocol.HeaderReplyTo, replyTo)
 	}
 	if err := c.mayWait(ctx, len(data)); err != nil {
 		if found, lost := c.find(ctx, true, j.ID); lost == nil && found[0].Place != PlaceUnknown {

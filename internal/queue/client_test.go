@@ -10,8 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // client is one for the user of testJob.
@@ -74,7 +75,7 @@ func TestSubmitTwice(t *testing.T) {
 
 	var done book
 	r.startPrefill(1, passOn)
-	r.start(jobs.RoleDecode, 1, done.note(answer))
+	r.start(protocol.RoleDecode, 1, done.note(answer))
 	r.results(j)
 	submit()
 	r.results(j)
@@ -84,7 +85,7 @@ func TestSubmitTwice(t *testing.T) {
 func TestSubmitRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, role := range []jobs.Stage{jobs.RoleDecode, jobs.RolePrefill} { // as a decode worker does
+	for _, role := range []jobs.Stage{protocol.RoleDecode, protocol.RolePrefill} { // as a decode worker does
 		if err := r.EnsureConsumers(t.Context(), role, "other:1b"); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +184,7 @@ func TestSubmitWithoutNATS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	c.known.Store(jobs.ConsumerName(jobs.RolePrefill, testModel, testJob(jobs.Batch).Token()), true)
+	c.known.Store(protocol.ConsumerName(protocol.RolePrefill, testModel, protocol.TokenOf(testJob(jobs.Batch))), true)
 	r.server.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -213,12 +214,12 @@ func TestResult(t *testing.T) {
 	wantError(t, err, jobs.CodeInvalid, "unknown")
 
 	atPrefill, goOn, atDecode := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	r.startPrefill(1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.startPrefill(1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(atPrefill)
 		<-goOn
 		return passOn(ctx, task)
 	})
-	decode := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	decode := r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(atDecode)
 		<-goOn
 		return answer(ctx, task)
@@ -250,7 +251,7 @@ func TestScan(t *testing.T) {
 	r := newRigOn(t, natsembed.Options{})
 	list := several(5, jobs.Batch)
 	r.submit(list...)
-	if err := r.purge(t.Context(), StreamIntake, jobs.AnyJobFilter(jobs.StagePrefill, "", list[2].ID)); err != nil {
+	if err := r.purge(t.Context(), StreamIntake, protocol.AnyJobFilter(jobs.StagePrefill, "", list[2].ID)); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string

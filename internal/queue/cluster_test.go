@@ -10,9 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // clusterRig is a rig on a cluster of three servers, each stream on all of them.
@@ -34,7 +35,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		if err := r.EnsureConsumers(t.Context(), role, testModel); err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +78,8 @@ func TestClusterLosesServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newClusterRig(t)
-			r.start(jobs.RolePrefill, 2, passOn)
-			r.start(jobs.RoleDecode, 2, answer)
+			r.start(protocol.RolePrefill, 2, passOn)
+			r.start(protocol.RoleDecode, 2, answer)
 			client := NewClient(r.connect(), "user")
 			list := several(60, jobs.Batch)
 			all, submitted := list, make(chan error, 1)

@@ -16,7 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // minPayload is the max_payload, in bytes, that a server needs to take every valid record.
@@ -149,7 +150,7 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 
 // url is the server's address, to be shown.
-func (c *Conn) url() string { return jobs.RedactURL(c.nc.ConnectedUrl()) }
+func (c *Conn) url() string { return protocol.RedactURL(c.nc.ConnectedUrl()) }
 
 // Close closes the connection. What was published is sent first.
 func (c *Conn) Close() {
@@ -277,7 +278,7 @@ func (c *Conn) looksUpModels(ctx context.Context) error {
 // reconnected notes that the connection is back.
 func (c *Conn) reconnected(nc *nats.Conn) {
 	c.back.Store(time.Now().UnixNano())
-	c.log.Info("connected to NATS again", "url", jobs.RedactURL(nc.ConnectedUrl()))
+	c.log.Info("connected to NATS again", "url", protocol.RedactURL(nc.ConnectedUrl()))
 }
 
 // asyncError takes the errors that belong to no call of ours.

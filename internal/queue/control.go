@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Control is the service by which jobs are looked up and ended, which takes rights to streams that graders do not have. Every worker

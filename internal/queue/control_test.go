@@ -8,8 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // With no worker alive a cancel is kept, and the first one that comes does it; what was submitted later is left alone.
@@ -36,7 +37,7 @@ func TestKeptCancel(t *testing.T) {
 	wantError(t, err, jobs.CodeDecodeMissing, "no worker is alive")
 	r.submit(later)
 
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 	for i, res := range r.results(single, waits, later) {
 		if want := []jobs.Status{jobs.Cancelled, jobs.Cancelled, jobs.Succeeded}[i]; res.Status != want {
 			t.Errorf("job %d %s, want %s; the last was submitted after its batch was cancelled", i, res.Status, want)
@@ -131,7 +132,7 @@ func TestControlAfterADrain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.stopControl()
-	s := r.start(jobs.RoleDecode, 1, answer)
+	s := r.start(protocol.RoleDecode, 1, answer)
 	r.present("the worker", func(l []Presence) bool { return len(l) == 1 })
 	if err := s.stop(); err != nil {
 		t.Fatal(err)

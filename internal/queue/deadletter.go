@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A letter that is about to be written is looked for after a pause, and twice as long a one each time, for so long.
@@ -166,7 +167,7 @@ func (c *Conn) comingLetter(ctx context.Context, user, jobID string) (*jetstream
 		if err != nil {
 			return nil, err
 		}
-		msg, err := c.lastMsg(ctx, StreamDLQ, jobs.AnyLetterFilter(user, jobID))
+		msg, err := c.lastMsg(ctx, StreamDLQ, protocol.AnyLetterFilter(user, jobID))
 		if msg != nil || err != nil || !ending {
 			return msg, err
 		}
@@ -187,7 +188,7 @@ func (c *Conn) ending(ctx context.Context, user, jobID string) (bool, error) {
 		return false, err
 	}
 	for _, stream := range []string{StreamIntake, StreamRelay} {
-		queued, err := c.subjects(ctx, stream, jobs.AnyJobFilter("*", user, jobID))
+		queued, err := c.subjects(ctx, stream, protocol.AnyJobFilter("*", user, jobID))
 		if err != nil || len(queued) > 0 {
 			return len(queued) > 0, err
 		}
@@ -272,7 +273,7 @@ func (c *Conn) dropLetter(ctx context.Context, user, jobID string) error {
 	if _, err := c.letter(ctx, user, jobID); err != nil {
 		return err
 	}
-	return c.purge(ctx, StreamDLQ, jobs.AnyLetterFilter(user, jobID))
+	return c.purge(ctx, StreamDLQ, protocol.AnyLetterFilter(user, jobID))
 }
 
 // purge removes what a stream holds under a filter.

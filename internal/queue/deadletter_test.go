@@ -12,14 +12,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // brokenFor is a decode whose engine refuses every job until mended is set.
-func brokenFor(mended *atomic.Bool) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-	return func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func brokenFor(mended *atomic.Bool) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+	return func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 		if !mended.Load() {
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "the engine says no")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "the engine says no")
 		}
 		return answer(ctx, t)
 	}
@@ -29,7 +30,7 @@ func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var never atomic.Bool
-	r.start(jobs.RoleDecode, 1, brokenFor(&never))
+	r.start(protocol.RoleDecode, 1, brokenFor(&never))
 	list := input(3)
 	other := testJob(jobs.Batch, func(j *jobs.Job) { j.User = "other" })
 	for _, j := range append(list, other) { // one after the other, so that their order is known
@@ -92,8 +93,8 @@ func TestReplay(t *testing.T) {
 	c := r.client()
 	var mended atomic.Bool
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(brokenFor(&mended)))
-	r.start(jobs.RolePrefill, 1, passOn)
+	r.start(protocol.RoleDecode, 1, done.note(brokenFor(&mended)))
+	r.start(protocol.RolePrefill, 1, passOn)
 	list := input(2)
 	r.submit(list...)
 	for res, err := range c.AwaitBatch(patient(t), list[0].Batch, ids(list)) {
@@ -167,7 +168,7 @@ func TestInterruptedReplay(t *testing.T) {
 			return err
 		},
 		"before the answer": func(r *rig, c *Client, ctx context.Context, id string) error {
-			stored := r.inbox(jobs.SubjectIntake)
+			stored := r.inbox(protocol.SubjectIntake)
 			ctx, cancel := context.WithCancelCause(ctx)
 			c.js = beforePublish{c.js, func() {
 				if _, _, err := r.Replay(ctx, id); err != nil { // what the server has stored, and could not say
@@ -196,7 +197,7 @@ func TestInterruptedReplay(t *testing.T) {
 			r := newRig(t)
 			var never, mended atomic.Bool
 			mended.Store(true)
-			s := r.start(jobs.RoleDecode, 1, brokenFor(&never))
+			s := r.start(protocol.RoleDecode, 1, brokenFor(&never))
 			j := testJob(jobs.Batch)
 			r.relay(j)
 			r.result(j)
@@ -212,7 +213,7 @@ func TestInterruptedReplay(t *testing.T) {
 				}
 			}
 			var done book
-			r.start(jobs.RoleDecode, 1, done.note(brokenFor(&mended)))
+			r.start(protocol.RoleDecode, 1, done.note(brokenFor(&mended)))
 			if res, err := r.client().Await(patient(t), j.ID); err != nil || res.Status != jobs.Succeeded || res.ReplayOf != j.ID {
 				t.Errorf("Await = %+v, %v", res, err)
 			}
@@ -241,7 +242,7 @@ func TestAwaitBatchFollowsReplay(t *testing.T) {
 	r := newRig(t)
 	c := r.client()
 	var mended atomic.Bool
-	decode := r.start(jobs.RoleDecode, 1, brokenFor(&mended))
+	decode := r.start(protocol.RoleDecode, 1, brokenFor(&mended))
 	list := input(2)
 	r.finish(list[0])
 	r.relay(list[1])
@@ -262,8 +263,8 @@ func TestAwaitBatchFollowsReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got = append(got, res.JobID); len(got) == 1 {
-			r.start(jobs.RoleDecode, 1, brokenFor(&mended))
-			r.start(jobs.RolePrefill, 1, passOn)
+			r.start(protocol.RoleDecode, 1, brokenFor(&mended))
+			r.start(protocol.RolePrefill, 1, passOn)
 		}
 	}
 	if len(got) != 2 || got[0] != list[0].ID || got[1] != replay {
@@ -310,12 +311,12 @@ func TestPurgeOfUnreadableJob(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	j := testJob(jobs.Batch)
-	if _, err := r.js.Publish(t.Context(), jobs.DLQSubject(jobs.StageDecode, testModel, "user", jobs.NewID()), []byte("no letter")); err != nil {
+	if _, err := r.js.Publish(t.Context(), protocol.DLQSubject(jobs.StageDecode, testModel, "user", jobs.NewID()), []byte("no letter")); err != nil {
 		t.Fatal(err)
 	}
 	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":%q}}`, j.User, j.Batch)
-	r.publish(j.Subject(jobs.StageDecode), "1", record)
-	r.start(jobs.RoleDecode, 1, answer)
+	r.publish(protocol.SubjectOf(j, jobs.StageDecode), "1", record)
+	r.start(protocol.RoleDecode, 1, answer)
 	r.letter(jobs.StageDecode, j.ID)
 	r.result(j)
 	r.eventually("message taken off", func() bool { return r.waiting(StreamRelay) == 0 })

@@ -16,7 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -30,7 +31,7 @@ type delivery struct {
 	w   *Worker
 	log *slog.Logger
 
-	address   jobs.Address
+	address   protocol.Address
 	job       *jobs.Job
 	handover  *jobs.Handover // nil for a job of the intake in a prefill worker
 	stage     jobs.Stage     // as which it runs here
@@ -122,7 +123,7 @@ func (d *delivery) read() error {
 		return fmt.Errorf("read metadata: %w", err)
 	}
 	d.stored, d.delivered, d.sequence = meta.Timestamp, int(meta.NumDelivered), meta.Sequence.Consumer
-	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err != nil {
+	if d.address, err = protocol.ParseJobSubject(d.msg.Subject); err != nil {
 		return jobs.Errorf(jobs.CodeInvalid, "%w", err)
 	}
 	if d.address.Stage == jobs.StagePrefill {
@@ -130,7 +131,7 @@ func (d *delivery) read() error {
 			return err
 		}
 		d.stage, d.accepted = jobs.StagePrefill, meta.Timestamp
-		if d.w.cfg.Role == jobs.RoleDecode {
+		if d.w.cfg.Role == protocol.RoleDecode {
 			d.takeOver()
 		}
 	} else {
@@ -149,7 +150,7 @@ func (d *delivery) read() error {
 	if d.job.ID != a.JobID || d.job.Model != a.Model || d.job.Class != a.Class || d.handover != nil && d.stage != a.Stage && a.Stage != jobs.StagePrefill {
 		return jobs.Errorf(jobs.CodeInvalid, "the record is of job %s, model %q, class %q; its subject says otherwise", d.job.ID, d.job.Model, d.job.Class)
 	}
-	if a.User != d.job.User || a.Lane != 0 && a.Lane != jobs.LaneOf(a.User) {
+	if a.User != d.job.User || a.Lane != 0 && a.Lane != protocol.LaneOf(a.User) {
 		return jobs.Errorf(jobs.CodeInvalid, "the record is of user %q; its subject is of user %q, lane %d", d.job.User, a.User, a.Lane)
 	}
 	return nil
@@ -195,7 +196,7 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 	switch {
 	case over:
 		return d.finish(publishing)
-	case d.attempt > jobs.MaxAttempts(d.address.Stage):
+	case d.attempt > protocol.MaxAttempts(d.address.Stage):
 		// Whatever it does to a worker, it shall not do it again.
 		return d.exhausted(publishing, d.attempt-1, d.past.Reason)
 	}
@@ -219,14 +220,14 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 			return err
 		}
 	}
-	var o jobs.Outcome
+	var o protocol.Outcome
 	var err error
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if o, err = d.run(ctx, t); err == nil {
 		d.w.breaker.succeeded()
 	}
-	if err == nil || jobs.Classify(err) == jobs.Ended {
+	if err == nil || protocol.Classify(err) == protocol.Ended {
 		d.release() // the engine is done with the job; what is left to do is ours
 	}
 	return d.settle(publishing, o, err)
@@ -256,7 +257,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 		return false, nil
 	}
 	for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
-		there, err := d.w.c.lastMsg(ctx, StreamRelay, d.job.Subject(stage))
+		there, err := d.w.c.lastMsg(ctx, StreamRelay, protocol.SubjectOf(d.job, stage))
 		if there != nil || err != nil {
 			return there != nil, err
 		}
@@ -281,7 +282,7 @@ func (d *delivery) ended(ctx context.Context) (bool, error) {
 
 // hasResult reports whether the job has its terminal record.
 func (d *delivery) hasResult(ctx context.Context) (bool, error) {
-	there, err := d.w.c.lastMsg(ctx, StreamResults, jobs.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
+	there, err := d.w.c.lastMsg(ctx, StreamResults, protocol.ResultSubject(d.job.User, d.job.Batch, d.job.ID))
 	return there != nil, err
 }
 
@@ -301,7 +302,7 @@ func (d *delivery) isGone(ctx context.Context) (bool, error) {
 }
 
 // task is what the stages get of the delivery.
-func (d *delivery) task() *jobs.Task {
+func (d *delivery) task() *protocol.Task {
 	waited, transfer := d.w.clock.since(d.stored, d.at), time.Duration(0)
 	if d.delivered == 1 { // else it waited for another reason
 		transfer = min(waited, d.at.Sub(d.asked))
@@ -311,19 +312,19 @@ func (d *delivery) task() *jobs.Task {
 			f(p)
 		}
 	}
-	return &jobs.Task{
+	return &protocol.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
 		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill,
 		Progress:      func() { patient(func(p *stallWatchdog) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *stallWatchdog) { p.expect(silence, time.Now()) }) },
 		Yields:        d.yields,
-		Backlog:       func(ctx context.Context) jobs.Backlog { return d.w.intake.behind(ctx, d) },
+		Backlog:       func(ctx context.Context) protocol.Backlog { return d.w.intake.behind(ctx, d) },
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
 	}
 }
 
 // run has the task done.
-func (d *delivery) run(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err error) {
+func (d *delivery) run(ctx context.Context, t *protocol.Task) (o protocol.Outcome, err error) {
 	d.watchdog.Store(newStallWatchdog(d.w.cfg.StallLimit, time.Now()))
 	defer d.watchdog.Store(nil)
 	text := d.emitter()
@@ -354,10 +355,10 @@ func (d *delivery) run(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err e
 
 // call calls Run and makes a panic an error. The value of a panic may hold a student's text, so only
 // its type is told, except for the runtime's own.
-func (d *delivery) call(ctx context.Context, t *jobs.Task) (o jobs.Outcome, err error) {
+func (d *delivery) call(ctx context.Context, t *protocol.Task) (o protocol.Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			o, err = jobs.Outcome{}, d.panicked(v)
+			o, err = protocol.Outcome{}, d.panicked(v)
 		}
 	}()
 	return d.w.cfg.Run(ctx, t)
@@ -376,7 +377,7 @@ func (d *delivery) panicked(v any) error {
 // deadLetterMalformed gives up a message that cannot be read. Nobody can be told for sure, but if it says
 // whose it was, he is, and first, as in fail.
 func (d *delivery) deadLetterMalformed(ctx context.Context, cause error) error {
-	role, model, _, _ := jobs.ModelOfConsumer(d.from.consumer)
+	role, model, _, _ := protocol.ModelOfConsumer(d.from.consumer)
 	token := d.msg.Subject[strings.LastIndexByte(d.msg.Subject, '.')+1:]
 	model, stage := cmp.Or(model, d.w.cfg.Model), cmp.Or(d.address.Stage, role, d.w.cfg.Role)
 	d.w.log.Error("message cannot be read; it becomes a dead letter", "subject", d.msg.Subject, "error", cause)
@@ -417,7 +418,7 @@ func (d *delivery) deadLetterMalformed(ctx context.Context, cause error) error {
 func (d *delivery) reportToOwner(ctx context.Context, j *jobs.Job, r *jobs.Result) (otherwise jobs.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.w.lookLimit)
 	defer cancel()
-	first, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(jobs.HeaderReplyTo))
+	first, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(protocol.HeaderReplyTo))
 	if first || err != nil {
 		return "", err
 	}

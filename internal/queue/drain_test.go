@@ -8,14 +8,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestDrainFinishesWhatRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	s := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	s := r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		begun <- struct{}{}
 		<-goOn
 		return answer(ctx, task)
@@ -30,7 +31,7 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 		t.Error(err)
 	}
 	r.result(running)
-	if r.waiting(StreamRelay) != 1 || r.unacknowledged(jobs.RoleDecode) != 0 {
+	if r.waiting(StreamRelay) != 1 || r.unacknowledged(protocol.RoleDecode) != 0 {
 		t.Error("the other job was touched")
 	}
 	if list, err := r.Workers(t.Context()); err != nil || len(list) != 0 {
@@ -41,7 +42,7 @@ func TestDrainFinishesWhatRuns(t *testing.T) {
 func TestStoppedBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s := r.prepare(jobs.RoleDecode, 1, answer)
+	s := r.prepare(protocol.RoleDecode, 1, answer)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Run(ctx); err != nil {
@@ -62,10 +63,10 @@ func TestDrainHandsBack(t *testing.T) {
 			r := newRig(t)
 			begun := make(chan struct{})
 			var done book
-			first := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+			first := r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 				close(begun)
 				<-ctx.Done()
-				return jobs.Outcome{}, ctx.Err()
+				return protocol.Outcome{}, ctx.Err()
 			}), func(c *WorkerConfig) {
 				c.DrainLimit = 100 * time.Millisecond
 				if name == "abort" {
@@ -79,7 +80,7 @@ func TestDrainHandsBack(t *testing.T) {
 			if err := first.stop(); err != nil {
 				t.Error(err)
 			}
-			r.start(jobs.RoleDecode, 1, done.note(answer))
+			r.start(protocol.RoleDecode, 1, done.note(answer))
 			r.results(j)
 			if _, attempts := done.list(); !slices.Equal(attempts, []int{1, 1}) {
 				t.Errorf("attempts = %v, want none counted", attempts)
@@ -92,12 +93,12 @@ func TestDrainHandsBack(t *testing.T) {
 // job again or counts an attempt.
 func TestDrainWithLostAcknowledgement(t *testing.T) {
 	t.Parallel()
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, ackWait(5*time.Second))
 			run, stage := answer, jobs.StageDecode
-			if role == jobs.RolePrefill {
+			if role == protocol.RolePrefill {
 				run, stage = passOn, jobs.StagePrefill
 			}
 			var done book
@@ -111,7 +112,7 @@ func TestDrainWithLostAcknowledgement(t *testing.T) {
 				close(published)
 			}
 			j := testJob(jobs.Batch)
-			if role == jobs.RolePrefill {
+			if role == protocol.RolePrefill {
 				r.prefilling(first)
 				r.submit(j)
 			} else {
@@ -139,8 +140,8 @@ func TestDrainWhileJobsArrive(t *testing.T) {
 	var done book
 	var list []*jobs.Job
 	for range 20 {
-		s := r.start(jobs.RoleDecode, 2, done.note(answer))
-		r.asking(jobs.RoleDecode, 2)
+		s := r.start(protocol.RoleDecode, 2, done.note(answer))
+		r.asking(protocol.RoleDecode, 2)
 		j := testJob(jobs.Batch)
 		list = append(list, j)
 		go s.drain()
@@ -149,7 +150,7 @@ func TestDrainWhileJobsArrive(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r.start(jobs.RoleDecode, 2, done.note(answer))
+	r.start(protocol.RoleDecode, 2, done.note(answer))
 	r.results(list...)
 	done.once(t, jobs.StageDecode, list)
 }
@@ -157,22 +158,22 @@ func TestDrainWhileJobsArrive(t *testing.T) {
 // A cancel is answered when the engine call has returned, and no other record appears.
 func TestCancelInMidRun(t *testing.T) {
 	t.Parallel()
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			begun, returned := make(chan struct{}), make(chan error, 1)
-			run := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			run := func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				close(begun)
 				<-ctx.Done()
 				returned <- context.Cause(ctx)
-				if role == jobs.RolePrefill { // too late to be stopped
+				if role == protocol.RolePrefill { // too late to be stopped
 					return passOn(ctx, task)
 				}
-				return jobs.Outcome{}, ctx.Err()
+				return protocol.Outcome{}, ctx.Err()
 			}
 			j := testJob(jobs.Batch)
-			if role == jobs.RolePrefill {
+			if role == protocol.RolePrefill {
 				r.prefilling(r.prepare(role, 1, run))
 				r.submit(j)
 			} else {
@@ -186,7 +187,7 @@ func TestCancelInMidRun(t *testing.T) {
 			if first, err := r.PublishResult(t.Context(), end, ""); err != nil || !first {
 				t.Fatalf("publish result: first = %t, %v", first, err)
 			}
-			if _, err := r.nc.Request(jobs.CancelSubject(j.User, j.ID), nil, enough); err != nil {
+			if _, err := r.nc.Request(protocol.CancelSubject(j.User, j.ID), nil, enough); err != nil {
 				t.Fatalf("cancel: %v", err)
 			}
 			select {
@@ -215,15 +216,15 @@ func TestCancelWithoutResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	begun := make(chan struct{})
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-ctx.Done()
-		return jobs.Outcome{}, ctx.Err()
+		return protocol.Outcome{}, ctx.Err()
 	})
 	j := testJob(jobs.Batch)
 	r.relay(j)
 	<-begun
-	if err := r.nc.Publish(jobs.CancelSubject(j.User, j.ID), nil); err != nil {
+	if err := r.nc.Publish(protocol.CancelSubject(j.User, j.ID), nil); err != nil {
 		t.Fatal(err)
 	}
 	if res := r.results(j)[0]; res.Status != jobs.Cancelled || res.Error.Code != jobs.CodeCancelled {
@@ -239,7 +240,7 @@ func TestJobWithResultIsNotRun(t *testing.T) {
 	r.submit(early)
 	r.relay(late)
 	for _, j := range []*jobs.Job{early, late} {
-		o, _ := answer(t.Context(), &jobs.Task{Job: j})
+		o, _ := answer(t.Context(), &protocol.Task{Job: j})
 		if first, err := r.PublishResult(t.Context(), o.Result, ""); err != nil || !first {
 			t.Fatalf("first result: first = %t, %v", first, err)
 		}
@@ -250,8 +251,8 @@ func TestJobWithResultIsNotRun(t *testing.T) {
 		}
 	}
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(answer))
-	r.start(jobs.RolePrefill, 1, done.note(passOn))
+	r.start(protocol.RoleDecode, 1, done.note(answer))
+	r.start(protocol.RolePrefill, 1, done.note(passOn))
 	for _, res := range r.results(early, late) {
 		if res.Status != jobs.Succeeded {
 			t.Errorf("result = %+v", res)
@@ -267,12 +268,12 @@ func TestDeadline(t *testing.T) {
 	r := newRig(t)
 	cause := make(chan error, 1)
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
-		return jobs.Outcome{}, ctx.Err()
+		return protocol.Outcome{}, ctx.Err()
 	}))
-	r.asking(jobs.RoleDecode, 2)
+	r.asking(protocol.RoleDecode, 2)
 	passed := testJob(jobs.Batch, func(j *jobs.Job) { j.Deadline = time.Now().Add(-time.Minute) })
 	r.relay(passed)
 	r.result(passed)
@@ -336,7 +337,7 @@ func TestDeadlineGoesByTheServersClock(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			var done book
-			s := r.prepare(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			s := r.prepare(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				if end, ok := ctx.Deadline(); !ok || time.Until(end) < 20*time.Minute {
 					t.Errorf("the engine has until %v", end)
 				}
@@ -360,7 +361,7 @@ func TestDeadlineGoesByTheServersClock(t *testing.T) {
 func TestStoppedBetweenPutAndGet(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s := r.prepare(jobs.RoleDecode, 1, answer)
+	s := r.prepare(protocol.RoleDecode, 1, answer)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	seen := 0

@@ -3,7 +3,8 @@ package queue
 import (
 	"sync"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // emitter publishes the text of one attempt piece by piece, for whoever watches. Pieces may be lost
@@ -56,7 +57,7 @@ func (e *emitter) publish(c jobs.Chunk) {
 	e.next++
 	data, err := jobs.Encode(&c)
 	if err == nil {
-		err = e.d.w.c.nc.Publish(jobs.TokensSubject(j.User, j.Batch, j.ID), data)
+		err = e.d.w.c.nc.Publish(protocol.TokensSubject(j.User, j.Batch, j.ID), data)
 	}
 	if err != nil {
 		e.d.log.Debug("publish piece of text", "error", err)

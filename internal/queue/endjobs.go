@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // cancelJob ends a user's job, and its replay if it has one. If before is given, one that was stored later is left alone.
@@ -106,7 +107,7 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 		ended[i] = Cancelled{l.job.ID, PriorQueued, status}
 		if !first {
 			ended[i].Was = PriorFinished
-			if there, err := c.result(ctx, jobs.ResultSubject(r.User, r.Batch, r.JobID)); err == nil && there != nil {
+			if there, err := c.result(ctx, protocol.ResultSubject(r.User, r.Batch, r.JobID)); err == nil && there != nil {
 				ended[i].Status = there.Status
 			}
 		}
@@ -175,7 +176,7 @@ func (c *Conn) blockHops(ctx context.Context, j *jobs.Job) error {
 // unqueue takes a job out of a stream, whatever its lane. The wildcards matter: at a purge within a consumer's filter nats-server (2.15) forgets what that
 // consumer was about to deliver again, and other jobs stay in the stream for ever. So the consumer counts the job as waiting until it has passed it.
 func (c *Conn) unqueue(ctx context.Context, stream string, j *jobs.Job) error {
-	return c.purge(ctx, stream, jobs.AnyJobFilter("*", j.User, j.ID))
+	return c.purge(ctx, stream, protocol.AnyJobFilter("*", j.User, j.ID))
 }
 
 // stopRunning has the workers that are at the jobs stop, and waits until they have, for a while. It returns
@@ -195,7 +196,7 @@ func (c *Conn) stopRunning(ctx context.Context, list []*location) (map[int]bool,
 	silent := map[int]bool{}
 	for i, l := range list {
 		silent[i] = true
-		if err := c.nc.PublishRequest(jobs.CancelSubject(l.job.User, l.job.ID), inbox+"."+strconv.Itoa(i), nil); err != nil {
+		if err := c.nc.PublishRequest(protocol.CancelSubject(l.job.User, l.job.ID), inbox+"."+strconv.Itoa(i), nil); err != nil {
 			return nil, c.failed(ctx, err, "tell workers")
 		}
 	}

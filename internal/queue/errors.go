@@ -10,7 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // readable reports a file that a setting names and that cannot be read. An empty name is no error.
@@ -27,7 +28,7 @@ func readable(setting, file string) error {
 
 // connectError turns what nats.go says about a failed connection into what the user can do about it.
 func (cfg Config) connectError(err error) error {
-	where := jobs.RedactURL(cfg.URL)
+	where := protocol.RedactURL(cfg.URL)
 	say := func(format string, args ...any) error {
 		return &jobs.Error{Code: jobs.CodeNATS, Message: fmt.Sprintf("NATS at %s ", where) + fmt.Sprintf(format, args...), Err: err}
 	}
@@ -75,7 +76,7 @@ func checkURL(urls string) error {
 		}
 		u, err := url.Parse(s)
 		if err != nil || hasUser && (u.User == nil || !scheme && i > 0) {
-			return jobs.Errorf(jobs.CodeInvalid, "nats: %s is no address; write it as nats://host:4222 or nats://user:password@host:4222, with a scheme at each of several, and in a password / as %%2F, @ as %%40, a comma as %%2C", jobs.RedactURL(urls))
+			return jobs.Errorf(jobs.CodeInvalid, "nats: %s is no address; write it as nats://host:4222 or nats://user:password@host:4222, with a scheme at each of several, and in a password / as %%2F, @ as %%40, a comma as %%2C", protocol.RedactURL(urls))
 		}
 	}
 	return nil

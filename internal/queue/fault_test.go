@@ -14,41 +14,42 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // The worker dies between publishing and acknowledging, at either stage.
 func TestCrashBeforeAcknowledgement(t *testing.T) {
 	t.Parallel()
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, ackWait(5*time.Second))
 			var done book
 			goOn := make(chan struct{})
-			run := map[jobs.Stage]func(context.Context, *jobs.Task) (jobs.Outcome, error){
-				jobs.RolePrefill: passOn,
-				jobs.RoleDecode: func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			run := map[jobs.Stage]func(context.Context, *protocol.Task) (protocol.Outcome, error){
+				protocol.RolePrefill: passOn,
+				protocol.RoleDecode: func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 					<-goOn
 					return answer(ctx, task)
 				},
 			}
-			if role == jobs.RoleDecode {
+			if role == protocol.RoleDecode {
 				r.startPrefill(1, done.note(passOn))
 			}
 			var once sync.Once
 			for range 2 { // the first to get the job dies, the other one finds the work done
 				s := r.prepare(role, 1, done.note(run[role]))
 				s.published = func(string) { once.Do(s.kill) }
-				if role == jobs.RolePrefill {
+				if role == protocol.RolePrefill {
 					r.beginPrefill(s)
 				} else {
 					s.begin()
 				}
 			}
-			if role == jobs.RolePrefill {
-				r.start(jobs.RoleDecode, 1, done.note(run[jobs.RoleDecode]))
+			if role == protocol.RolePrefill {
+				r.start(protocol.RoleDecode, 1, done.note(run[protocol.RoleDecode]))
 			}
 			j := testJob(jobs.Batch)
 			r.submit(j)
@@ -68,17 +69,17 @@ func TestWorkerDiesInMidJob(t *testing.T) {
 	r := newRig(t, ackWait(2*time.Second))
 	var done book
 	begun := make(chan struct{})
-	first := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	first := r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-ctx.Done()
-		return jobs.Outcome{}, ctx.Err()
+		return protocol.Outcome{}, ctx.Err()
 	}))
 	j := testJob(jobs.Batch)
 	relayed := time.Now()
 	r.relay(j)
 	<-begun
 	first.kill()
-	r.start(jobs.RoleDecode, 1, done.note(answer))
+	r.start(protocol.RoleDecode, 1, done.note(answer))
 	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 2 {
 		t.Errorf("result = %+v", res)
 	}
@@ -91,7 +92,7 @@ func TestLongJobIsKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, ackWait(5*time.Second))
 	var done book
-	long := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	long := func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		life, end := time.NewTicker(100*time.Millisecond), time.After(2*r.timing.AckWait)
 		defer life.Stop()
 		for {
@@ -101,12 +102,12 @@ func TestLongJobIsKept(t *testing.T) {
 			case <-end:
 				return answer(ctx, task)
 			case <-ctx.Done():
-				return jobs.Outcome{}, context.Cause(ctx)
+				return protocol.Outcome{}, context.Cause(ctx)
 			}
 		}
 	}
 	for range 2 {
-		r.start(jobs.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.StallLimit = r.timing.AckWait })
+		r.start(protocol.RoleDecode, 1, done.note(long), func(c *WorkerConfig) { c.StallLimit = r.timing.AckWait })
 	}
 	j := testJob(jobs.Batch)
 	r.relay(j)
@@ -121,13 +122,13 @@ func TestSilentEngine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	impatient := func(c *WorkerConfig) { c.StallLimit = time.Second }
-	silent := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	silent := func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-ctx.Done()
-		return jobs.Outcome{}, ctx.Err()
+		return protocol.Outcome{}, ctx.Err()
 	}
 	var prefills, decodes book
 	r.startPrefill(2, prefills.note(silent), impatient)
-	r.start(jobs.RoleDecode, 4, decodes.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 4, decodes.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		switch task.Job.CustomID {
 		case "silent":
 			return silent(ctx, task)
@@ -167,12 +168,12 @@ func TestSilentEngine(t *testing.T) {
 func TestPermanentErrors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	refuse := func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return jobs.Outcome{}, jobs.Errorf(jobs.CodeContextOverflow, "too long")
+	refuse := func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return protocol.Outcome{}, jobs.Errorf(jobs.CodeContextOverflow, "too long")
 	}
 	var done book
 	r.startPrefill(1, done.note(refuse))
-	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		if task.Job.CustomID == "refuse" {
 			return refuse(ctx, task)
 		}
@@ -183,8 +184,8 @@ func TestPermanentErrors(t *testing.T) {
 	early, late, large := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
 	late.CustomID = "refuse"
 	inbox := r.inbox("_INBOX.caller.>")
-	msg := natsMsg(t, early.Subject(jobs.StagePrefill), early)
-	msg.Header.Set(jobs.HeaderReplyTo, "_INBOX.caller.1")
+	msg := natsMsg(t, protocol.SubjectOf(early, jobs.StagePrefill), early)
+	msg.Header.Set(protocol.HeaderReplyTo, "_INBOX.caller.1")
 	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +247,12 @@ func TestBuryBeforeExecuting(t *testing.T) {
 	r := newRig(t)
 	poison, lame := testJob(jobs.Batch), testJob(jobs.Batch)
 	r.relay(poison)
-	r.deliver(jobs.RoleDecode, jobs.MaxAttempts(jobs.StageDecode))
+	r.deliver(protocol.RoleDecode, protocol.MaxAttempts(jobs.StageDecode))
 	r.submit(lame)
-	r.deliver(jobs.RolePrefill, jobs.MaxAttempts(jobs.StagePrefill))
+	r.deliver(protocol.RolePrefill, protocol.MaxAttempts(jobs.StagePrefill))
 	var prefills, decodes book
 	r.startPrefill(1, prefills.note(passOn))
-	r.start(jobs.RoleDecode, 1, decodes.note(answer))
+	r.start(protocol.RoleDecode, 1, decodes.note(answer))
 	found := r.results(poison, lame)
 	if res := found[0]; res.Status != jobs.Failed || res.Error.Code != jobs.CodeAttempts || res.Attempts.Decode != 3 {
 		t.Errorf("result = %+v, error %+v", res, res.Error)
@@ -269,15 +270,15 @@ func TestPanic(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		switch done.times() {
 		case 1:
 			panic("a prompt: " + task.Job.Prompt)
 		case 2:
-			return jobs.Outcome{}, nil // neither hop nor result
+			return protocol.Outcome{}, nil // neither hop nor result
 		}
 		var list []int
-		return jobs.Outcome{}, fmt.Errorf("never seen: %d", list[task.Attempt])
+		return protocol.Outcome{}, fmt.Errorf("never seen: %d", list[task.Attempt])
 	}))
 	j := testJob(jobs.Batch)
 	r.relay(j)
@@ -295,15 +296,15 @@ func TestUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	good, garbage, future, liar := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
-	subject := func(j *jobs.Job) string { return j.Subject(jobs.StageDecode) }
+	subject := func(j *jobs.Job) string { return protocol.SubjectOf(j, jobs.StageDecode) }
 	r.publish(subject(garbage), "1", []byte("\x00garbage"))
 	r.publish(subject(future), "2", fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":"user","batch":"batch","id":%q}}`, future.ID))
-	strange := jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", "no-uuid")
+	strange := protocol.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", "no-uuid")
 	r.publish(strange, "3", []byte(`{}`))
 	r.publish(subject(liar), "4", &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *liar})
 	r.relay(good)
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(answer))
+	r.start(protocol.RoleDecode, 1, done.note(answer))
 	found := r.results(good, future, liar)
 	for _, res := range found[1:] {
 		if res.Status != jobs.Failed || res.Error.Code != jobs.CodeInvalid {
@@ -328,8 +329,8 @@ func TestUnreadableMessageOfNobody(t *testing.T) {
 	r := newRig(t)
 	j := testJob(jobs.Batch)
 	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":"user","batch":%q}}`, strings.Repeat("u", 1000))
-	r.publish(j.Subject(jobs.StageDecode), "1", record)
-	r.start(jobs.RoleDecode, 1, answer)
+	r.publish(protocol.SubjectOf(j, jobs.StageDecode), "1", record)
+	r.start(protocol.RoleDecode, 1, answer)
 	r.letter(jobs.StageDecode, j.ID)
 	r.eventually("message taken off", func() bool { return r.waiting(StreamRelay) == 0 })
 	if n := r.waiting(StreamResults); n != 0 {
@@ -343,8 +344,8 @@ func TestUnreadableHandoverKeepsItsSecrets(t *testing.T) {
 	r := newRig(t)
 	j := testJob(jobs.Batch)
 	record := fmt.Appendf(nil, `{"v":2,"stage":"decode","state":{"url":"http://192.0.2.1:1/state/00ff","token":"s3cret","bytes":5},"job":{"user":"user","batch":"batch"}}`)
-	r.publish(j.Subject(jobs.StageDecode), "1", record)
-	r.start(jobs.RoleDecode, 1, answer)
+	r.publish(protocol.SubjectOf(j, jobs.StageDecode), "1", record)
+	r.start(protocol.RoleDecode, 1, answer)
 	var letter DeadLetter
 	if err := json.Unmarshal(r.letter(jobs.StageDecode, j.ID).Data, &letter); err != nil {
 		t.Fatal(err)
@@ -359,8 +360,8 @@ func TestUnreadableMessageUnanswered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.inbox("nobody.answers")
-	s := r.prepare(jobs.RoleDecode, 1, answer)
-	msg := &nats.Msg{Subject: jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), Reply: "nobody.answers"}
+	s := r.prepare(protocol.RoleDecode, 1, answer)
+	msg := &nats.Msg{Subject: protocol.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), Reply: "nobody.answers"}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*tryLimit)
 	defer cancel()
 	err := (&delivery{arrival: arrival{msg: msg}, w: s.Worker}).deadLetterMalformed(ctx, errors.New("it cannot be read"))
@@ -374,15 +375,15 @@ func TestServerRestartInMidBatch(t *testing.T) {
 	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()})
 	var done book
 	some := make(chan struct{}, 100)
-	slow := func(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	slow := func(run func(context.Context, *protocol.Task) (protocol.Outcome, error)) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			<-time.After(20 * time.Millisecond)
 			defer func() { some <- struct{}{} }()
 			return run(ctx, task)
 		}
 	}
-	r.start(jobs.RolePrefill, 3, done.note(slow(passOn)))
-	r.start(jobs.RoleDecode, 3, done.note(slow(answer)))
+	r.start(protocol.RolePrefill, 3, done.note(slow(passOn)))
+	r.start(protocol.RoleDecode, 3, done.note(slow(answer)))
 	list := several(50, jobs.Batch)
 	r.submit(list...)
 	for range 2 {
@@ -404,9 +405,9 @@ func TestServerRestartInMidBatch(t *testing.T) {
 func TestDeletedConsumer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start(jobs.RoleDecode, 1, answer)
-	r.asking(jobs.RoleDecode, 2)
-	if err := r.js.DeleteConsumer(t.Context(), StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, jobs.Batch)); err != nil {
+	r.start(protocol.RoleDecode, 1, answer)
+	r.asking(protocol.RoleDecode, 2)
+	if err := r.js.DeleteConsumer(t.Context(), StreamRelay, protocol.ConsumerName(protocol.RoleDecode, testModel, jobs.Batch)); err != nil {
 		t.Fatal(err)
 	}
 	j := testJob(jobs.Batch)
@@ -421,11 +422,11 @@ func TestLostConnectionIsNoBlame(t *testing.T) {
 	r := newRigOn(t, natsembed.Options{Dir: t.TempDir()}, ackWait(3*time.Second))
 	var done book
 	begun, goOn := make(chan struct{}, 2), make(chan struct{})
-	r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 2, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		begun <- struct{}{}
 		if done.times() == 1 {
 			<-goOn
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}
 		return answer(ctx, task)
 	}))
@@ -441,7 +442,7 @@ func TestLostConnectionIsNoBlame(t *testing.T) {
 		h, _, err := r.readHistory(t.Context(), historyKey(jobs.StageDecode, j.User, j.ID))
 		return err == nil && h.HandBacks > 0
 	})
-	r.asking(jobs.RoleDecode, 2)
+	r.asking(protocol.RoleDecode, 2)
 	if n := done.times(); n != 1 {
 		t.Errorf("the job runs %d times at once", n)
 	}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // What the server says when a limit of the intake keeps a job out.
@@ -55,12 +56,12 @@ func (c *Conn) leaving(ctx context.Context) (bool, error) {
 	}
 	asked := map[string]bool{}
 	for _, w := range workers {
-		if w.Role != jobs.RoleDecode || !w.Live() || asked[w.Model] {
+		if w.Role != protocol.RoleDecode || !w.Live() || asked[w.Model] {
 			continue
 		}
 		asked[w.Model] = true
 		for _, class := range jobs.Classes {
-			d, err := c.depth(ctx, jobs.RolePrefill, w.Model, class)
+			d, err := c.depth(ctx, protocol.RolePrefill, w.Model, class)
 			if err != nil || d.Waiting+d.InFlight > 0 {
 				return true, err
 			}

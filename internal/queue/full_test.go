@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // What a full intake says, and when it says to try again, for intakes of all kinds.
@@ -97,7 +98,7 @@ func TestFullIntakeSaysWhen(t *testing.T) {
 				t.Errorf("hop while the intake is full: %v", err)
 			}
 			begun, goOn := make(chan struct{}, 9), make(chan struct{})
-			r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				begun <- struct{}{}
 				<-goOn
 				return answer(ctx, task)
@@ -151,7 +152,7 @@ func TestBatchTellsThatItWaits(t *testing.T) {
 	submitted := make(chan error, 1)
 	go func() { submitted <- c.SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
 	<-worker
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const fuzzID = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
@@ -46,7 +47,7 @@ func FuzzDelivered(f *testing.F) {
 	j := testJob(jobs.Batch, func(j *jobs.Job) { j.ID = fuzzID })
 	local := testJob(jobs.Batch, func(j *jobs.Job) { j.ID, j.Plan = fuzzID, jobs.PlanLocal })
 	h := &jobs.Handover{V: jobs.Version, Stage: jobs.StageDecode, Job: *j, Kind: jobs.KindNone}
-	subject := j.Subject
+	subject := func(s jobs.Stage) string { return protocol.SubjectOf(j, s) }
 	for _, decode := range []bool{false, true} {
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, j))
 		f.Add(decode, subject(jobs.StagePrefill), encoded(f, local))
@@ -58,9 +59,9 @@ func FuzzDelivered(f *testing.F) {
 		f.Add(decode, "", []byte(nil))
 	}
 	f.Fuzz(func(t *testing.T, decode bool, subject string, body []byte) {
-		w := &Worker{cfg: WorkerConfig{Role: jobs.RolePrefill, Model: testModel}, members: newMembership(testModel, Timing{}, time.Now())}
+		w := &Worker{cfg: WorkerConfig{Role: protocol.RolePrefill, Model: testModel}, members: newMembership(testModel, Timing{}, time.Now())}
 		if decode {
-			w.cfg.Role = jobs.RoleDecode
+			w.cfg.Role = protocol.RoleDecode
 		}
 		msg := &nats.Msg{Subject: subject, Data: body, Sub: &nats.Subscription{}, Reply: "$JS.ACK.INTAKE.c.1.2.3.1700000000000000000.0"}
 		d := &delivery{arrival: arrival{msg: msg}, w: w}
@@ -74,7 +75,7 @@ func FuzzDelivered(f *testing.F) {
 		if err := d.job.Validate(); err != nil {
 			t.Errorf("a job was taken that is none: %v", err)
 		}
-		want := jobs.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.User, d.job.ID)
+		want := protocol.JobSubject(d.address.Stage, d.job.Model, d.address.Token(), d.job.User, d.job.ID)
 		if want != subject || d.job.Class != d.address.Class {
 			t.Errorf("the job of %q was delivered on %q", want, subject)
 		}
@@ -182,7 +183,7 @@ func FuzzReadLetter(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	subject := jobs.DLQSubject(jobs.StageDecode, testModel, "u", fuzzID)
+	subject := protocol.DLQSubject(jobs.StageDecode, testModel, "u", fuzzID)
 	f.Add(subject, good)
 	for _, s := range []string{`{"raw":"not base64"}`, `{"job":{"v":2}}`, `{"job":{"v":1,"x":[]},"handover":{"state":{}}}`, `{"failed_at":"x"}`, `null`, `[]`, `{"attempts":1e400}`} {
 		f.Add(subject, []byte(s))
@@ -213,7 +214,7 @@ func FuzzReadLetter(f *testing.F) {
 
 // What a worker says of itself is read as far as it can be, and read alike again.
 func FuzzPresence(f *testing.F) {
-	good, err := json.Marshal(Presence{Worker: "w", Role: jobs.RoleDecode, Model: testModel, State: StateReady, Slots: 2, Rates: jobs.Rates{PrefillTokensPerSecond: 5}})
+	good, err := json.Marshal(Presence{Worker: "w", Role: protocol.RoleDecode, Model: testModel, State: StateReady, Slots: 2, Rates: protocol.Rates{PrefillTokensPerSecond: 5}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // history is what is kept about the deliveries of one job to one stage, written only when
@@ -21,7 +22,7 @@ type history struct {
 // historyKey is where the history of a job at a stage is kept, the intake being the prefill stage
 // whoever serves it: <user>.<job>.<stage>.
 func historyKey(stage jobs.Stage, user, jobID string) string {
-	return jobs.KeyToken(user) + "." + jobs.KeyToken(jobID) + "." + string(stage)
+	return protocol.KeyToken(user) + "." + protocol.KeyToken(jobID) + "." + string(stage)
 }
 
 // attempt is the number of a delivery, hand-backs not counted, from 1. The server's count starts

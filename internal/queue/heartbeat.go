@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // heartbeat tells the server again and again that the delivery is being worked on, until stop is called;
@@ -17,7 +18,7 @@ import (
 func (d *delivery) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (stop func(), err error) {
 	nc := d.w.c.nc
 	cancels := make(chan *nats.Msg, 16)
-	sub, err := nc.ChanSubscribe(jobs.CancelSubject(d.job.User, d.job.ID), cancels)
+	sub, err := nc.ChanSubscribe(protocol.CancelSubject(d.job.User, d.job.ID), cancels)
 	if err != nil {
 		return nil, fmt.Errorf("listen for cancel: %w", err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A record is published effectively once: the server is asked to refuse a second one, and whenever
@@ -52,7 +53,7 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 	if err != nil {
 		return false, fmt.Errorf("encode result: %w", err)
 	}
-	msg := &nats.Msg{Subject: jobs.ResultSubject(r.User, r.Batch, r.JobID), Data: data}
+	msg := &nats.Msg{Subject: protocol.ResultSubject(r.User, r.Batch, r.JobID), Data: data}
 	err = c.retry(ctx, "publish result", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamResults))
 		if first = err == nil; first || !refused(err) {
@@ -74,7 +75,7 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 // terminal reads the terminal record of a job, nil if it has none. One of a newer version, which cannot be read, is none that
 // anything follows from here.
 func (c *Conn) terminal(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
-	msg, err := c.lastMsg(ctx, StreamResults, jobs.ResultSubject(j.User, j.Batch, j.ID))
+	msg, err := c.lastMsg(ctx, StreamResults, protocol.ResultSubject(j.User, j.Batch, j.ID))
 	if err != nil || msg == nil {
 		return nil, err
 	}
@@ -128,9 +129,9 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 		return fmt.Errorf("encode hand-over: %w", err)
 	}
 	j := &h.Job
-	msg := &nats.Msg{Subject: j.Subject(h.Stage), Data: data, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: protocol.SubjectOf(j, h.Stage), Data: data, Header: nats.Header{}}
 	if replyTo != "" {
-		msg.Header.Set(jobs.HeaderReplyTo, replyTo)
+		msg.Header.Set(protocol.HeaderReplyTo, replyTo)
 	}
 	return c.retry(ctx, "publish hand-over", func(ctx context.Context) error {
 		ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(messageID(j, h.Stage)), jetstream.WithExpectStream(StreamRelay))
@@ -143,7 +144,7 @@ func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string)
 		// It is there, or it was and the next stage has published the result before letting go of it.
 		there, readErr := c.lastMsg(ctx, StreamRelay, msg.Subject)
 		if readErr == nil && there == nil {
-			there, readErr = c.lastMsg(ctx, StreamResults, jobs.ResultSubject(j.User, j.Batch, j.ID))
+			there, readErr = c.lastMsg(ctx, StreamResults, protocol.ResultSubject(j.User, j.Batch, j.ID))
 		}
 		switch {
 		case there != nil:
@@ -185,7 +186,7 @@ func (c *Conn) PublishDeadLetter(ctx context.Context, stage jobs.Stage, model, j
 	if err := enc.Encode(d); err != nil {
 		return fmt.Errorf("encode dead letter: %w", err)
 	}
-	msg := &nats.Msg{Subject: jobs.DLQSubject(stage, model, d.User, jobID), Data: data.Bytes()}
+	msg := &nats.Msg{Subject: protocol.DLQSubject(stage, model, d.User, jobID), Data: data.Bytes()}
 	err := c.retry(ctx, "publish dead letter", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
 		if err == nil || !refused(err) {

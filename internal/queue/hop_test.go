@@ -8,8 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A hop that was published already, and maybe consumed, is not published again; nor is it an error.
@@ -19,7 +20,7 @@ func TestHopIsPublishedOnce(t *testing.T) {
 	j := testJob(jobs.Batch)
 	hop := func() {
 		t.Helper()
-		o, _ := passOn(t.Context(), &jobs.Task{Job: j, Attempt: 1})
+		o, _ := passOn(t.Context(), &protocol.Task{Job: j, Attempt: 1})
 		if err := r.publishHop(t.Context(), o.Next, ""); err != nil {
 			t.Error(err)
 		}
@@ -33,7 +34,7 @@ func TestHopIsPublishedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	hop()
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 	r.results(j)
 	hop()
 }
@@ -44,14 +45,14 @@ func TestResultIsPublishedOnce(t *testing.T) {
 	r := newRig(t)
 	j := testJob(jobs.Batch)
 	inbox := r.inbox("_INBOX.x.1")
-	o, _ := answer(t.Context(), &jobs.Task{Job: j})
+	o, _ := answer(t.Context(), &protocol.Task{Job: j})
 	for i := range 2 {
 		if first, err := r.PublishResult(t.Context(), o.Result, "_INBOX.x.1"); err != nil || !first {
 			t.Errorf("publish %d: first = %t, %v", i, first, err)
 		}
 		<-inbox
 	}
-	o, _ = answer(t.Context(), &jobs.Task{Job: j}) // finished a moment later
+	o, _ = answer(t.Context(), &protocol.Task{Job: j}) // finished a moment later
 	if first, err := r.PublishResult(t.Context(), o.Result, "_INBOX.x.1"); err != nil || first {
 		t.Errorf("another result: first = %t, %v", first, err)
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // BenchmarkIdleBetweenJobs measures how long an engine with one slot and a backlog has nothing to do between two jobs. A job keeps
@@ -17,7 +18,7 @@ func BenchmarkIdleBetweenJobs(b *testing.B) {
 		name  string
 		role  jobs.Stage
 		ahead int
-	}{{"prefill", jobs.RolePrefill, 0}, {"prefill ahead", jobs.RolePrefill, 1}, {"decode", jobs.RoleDecode, 0}, {"decode ahead", jobs.RoleDecode, 1}} {
+	}{{"prefill", protocol.RolePrefill, 0}, {"prefill ahead", protocol.RolePrefill, 1}, {"decode", protocol.RoleDecode, 0}, {"decode ahead", protocol.RoleDecode, 1}} {
 		b.Run(tt.name, func(b *testing.B) {
 			r := newBench(b, modes[0])
 			var mu sync.Mutex
@@ -26,13 +27,13 @@ func BenchmarkIdleBetweenJobs(b *testing.B) {
 			list := several(b.N+1, jobs.Batch)
 			done := make(chan struct{}, len(list))
 			var moved sync.Map
-			prepare := func(_ context.Context, t *jobs.Task) func() {
+			prepare := func(_ context.Context, t *protocol.Task) func() {
 				<-time.After(moves)
 				moved.Store(t, true)
 				return func() {}
 			}
-			run := func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
-				if _, there := moved.Load(t); tt.role == jobs.RoleDecode && !there {
+			run := func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
+				if _, there := moved.Load(t); tt.role == protocol.RoleDecode && !there {
 					prepare(ctx, t)
 				}
 				mu.Lock()
@@ -45,23 +46,23 @@ func BenchmarkIdleBetweenJobs(b *testing.B) {
 				ended = time.Now()
 				mu.Unlock()
 				done <- struct{}{}
-				if tt.role == jobs.RolePrefill {
+				if tt.role == protocol.RolePrefill {
 					return passOn(ctx, t)
 				}
 				return answer(ctx, t)
 			}
 			ahead := func(c *WorkerConfig) {
-				if c.Ahead = tt.ahead; tt.role == jobs.RoleDecode {
+				if c.Ahead = tt.ahead; tt.role == protocol.RoleDecode {
 					c.Prepare = prepare
 				}
 			}
-			if tt.role == jobs.RolePrefill {
+			if tt.role == protocol.RolePrefill {
 				r.startPrefill(1, run, ahead)
-				r.start(jobs.RoleDecode, 4, answer)
+				r.start(protocol.RoleDecode, 4, answer)
 				r.submit(list...)
 			} else {
 				r.relay(list...)
-				r.start(jobs.RoleDecode, 1, run, ahead)
+				r.start(protocol.RoleDecode, 1, run, ahead)
 			}
 			for range list {
 				<-done

@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // names lists what was changed, "-" in front of what was left as it is.
@@ -42,7 +43,7 @@ func TestInit(t *testing.T) {
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		if err := r.EnsureConsumers(t.Context(), role, testModel); err != nil {
 			t.Error(err)
 		}
@@ -79,7 +80,7 @@ func TestInitOfWhatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stream, cfg := consumer(r.timing, jobs.RoleDecode, testModel, jobs.Batch)
+	stream, cfg := consumer(r.timing, protocol.RoleDecode, testModel, jobs.Batch)
 	cfg.AckWait, cfg.FilterSubjects = time.Minute, cfg.FilterSubjects[:1]
 	if _, err := r.js.CreateConsumer(t.Context(), stream, cfg); err != nil {
 		t.Fatal(err)

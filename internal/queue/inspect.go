@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Overview is the state of the whole queue at one moment.
@@ -101,11 +102,11 @@ func (c *Conn) inspect(ctx context.Context) (*Overview, error) {
 	for _, m := range models {
 		status := ModelStatus{Model: m}
 		for _, class := range jobs.Classes {
-			prefill, err := c.depth(ctx, jobs.RolePrefill, m, class)
+			prefill, err := c.depth(ctx, protocol.RolePrefill, m, class)
 			if err != nil {
 				return nil, err
 			}
-			decode, err := c.depth(ctx, jobs.RoleDecode, m, class)
+			decode, err := c.depth(ctx, protocol.RoleDecode, m, class)
 			if err != nil {
 				return nil, err
 			}
@@ -145,7 +146,7 @@ func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (S
 // depth counts the jobs at the consumers of a role, model and class, of all lanes; none if there is no such consumer.
 func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class jobs.Class) (d Depth, err error) {
 	var list []source
-	for _, token := range jobs.Tokens(role) {
+	for _, token := range protocol.Tokens(role) {
 		if s := sourceOf(role, model, token); s.class() == class {
 			list = append(list, s)
 		}

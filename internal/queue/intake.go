@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Which jobs of the intake a worker fetches. Those of plan auto go to whoever does the work soonest, which [WorkerConfig.Next] says by what
@@ -32,7 +33,7 @@ type intake struct {
 
 	autos atomic.Int64 // batch jobs in the next of which plan auto is looked for; see saw
 
-	declined [jobs.Lanes]decline
+	declined [protocol.Lanes]decline
 	again    *time.Timer   // a prefill worker's, whose gate is closed, or a decode worker's that waits for others to choose
 	pause    time.Duration // before the gates are looked at again that were closed
 	hushed   time.Time     // since when a decode worker has waited for others to choose; zero if it does not
@@ -49,7 +50,7 @@ type decline struct {
 // jobs as there are lanes without any say that none do.
 func (i *intake) saw(plan jobs.Plan) {
 	if plan == jobs.PlanAuto {
-		i.autos.Store(jobs.Lanes)
+		i.autos.Store(protocol.Lanes)
 	} else if i.autos.Load() > 0 {
 		i.autos.Add(-1)
 	}
@@ -107,23 +108,23 @@ func (i *intake) survey(ctx context.Context, since time.Time) error {
 		return nil
 	}
 	now := time.Now()
-	infos, waiting, err := i.count(ctx, sourceOf(jobs.RolePrefill, i.w.cfg.Model, jobs.Interactive))
+	infos, waiting, err := i.count(ctx, sourceOf(protocol.RolePrefill, i.w.cfg.Model, jobs.Interactive))
 	if err != nil {
 		return err
 	}
-	i.surveyed, i.consumers, i.pending = now, infos[:jobs.Lanes], waiting
-	i.relay, i.urgent = int(infos[jobs.Lanes].NumPending), infos[jobs.Lanes+1].NumPending > 0
+	i.surveyed, i.consumers, i.pending = now, infos[:protocol.Lanes], waiting
+	i.relay, i.urgent = int(infos[protocol.Lanes].NumPending), infos[protocol.Lanes+1].NumPending > 0
 	return nil
 }
 
 // count asks what waits for the workers of the model: in the lanes, for decode, and at further sources. Waiting is the sum of the lanes; if the server does
 // not say, as it was counted last.
 func (i *intake) count(ctx context.Context, more ...source) (infos []jetstream.ConsumerInfo, waiting int, err error) {
-	list := append(laneSources(i.w.cfg.Model), sourceOf(jobs.RoleDecode, i.w.cfg.Model, jobs.Batch))
+	list := append(laneSources(i.w.cfg.Model), sourceOf(protocol.RoleDecode, i.w.cfg.Model, jobs.Batch))
 	if infos, err = i.w.c.infos(ctx, append(list, more...)...); err != nil {
 		return nil, i.lanes.waiting(), err
 	}
-	return infos, i.lanes.counted(infos[:jobs.Lanes]), nil
+	return infos, i.lanes.counted(infos[:protocol.Lanes]), nil
 }
 
 // pick finds the lane of which this worker takes the next job, by the last survey: in the order of their turns, the first whose next job is for it. One of
@@ -142,7 +143,7 @@ func (i *intake) pick(ctx context.Context, may bool) (lane int, why string, take
 		if gone {
 			continue
 		}
-		choice := jobs.Choice{Take: may}
+		choice := protocol.Choice{Take: may}
 		if err == nil && b.Head != nil && b.Head.EffectivePlan() == jobs.PlanAuto {
 			choice = i.choose(lane, b)
 		}
@@ -156,7 +157,7 @@ func (i *intake) pick(ctx context.Context, may bool) (lane int, why string, take
 }
 
 // choose asks what to do about a lane's next job, and has it asked again in time.
-func (i *intake) choose(lane int, b jobs.Backlog) jobs.Choice {
+func (i *intake) choose(lane int, b protocol.Backlog) protocol.Choice {
 	i.w.members.catchUp()
 	choice, last := i.w.cfg.Next(b), &i.declined[lane]
 	now := time.Now()
@@ -226,13 +227,13 @@ func (i *intake) wait(ctx context.Context) ([]jobs.Class, error) {
 func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	w := i.w
 	free, _ := w.cfg.Slots.Idle()
-	if w.cfg.Next == nil || w.cfg.Role != jobs.RoleDecode || i.autos.Load() <= 0 && free < w.cfg.Slots.Size() {
+	if w.cfg.Next == nil || w.cfg.Role != protocol.RoleDecode || i.autos.Load() <= 0 && free < w.cfg.Slots.Size() {
 		return -1, ""
 	}
 	if free > 1 && i.hush() {
 		return -1, ""
 	}
-	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 && w.takes(sourceOf(jobs.RoleDecode, w.cfg.Model, jobs.Batch)) {
+	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 && w.takes(sourceOf(protocol.RoleDecode, w.cfg.Model, jobs.Batch)) {
 		return -1, "" // what has been computed comes first, as long as there is room for it
 	}
 	view, _ := w.members.snapshot()
@@ -267,13 +268,13 @@ func (i *intake) hush() bool {
 
 // behind counts what waits for the workers of the model behind a batch job that was fetched: now, since what others fetched meanwhile is told of them
 // already.
-func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
-	b, since := jobs.Backlog{Head: d.job}, 0
+func (i *intake) behind(ctx context.Context, d *delivery) protocol.Backlog {
+	b, since := protocol.Backlog{Head: d.job}, 0
 	infos, waiting, err := i.count(ctx)
 	if err != nil {
 		i.w.log.Debug("count what waits", "error", err)
 	} else {
-		b.Relay, b.Fetched = int(infos[jobs.Lanes].NumPending), fetched(infos)
+		b.Relay, b.Fetched = int(infos[protocol.Lanes].NumPending), fetched(infos)
 		since = max(0, int(infos[d.address.Lane].Delivered.Consumer-d.sequence)) // a consumer that was made anew counts from 1
 	}
 	i.w.members.catchUp()
@@ -282,7 +283,7 @@ func (i *intake) behind(ctx context.Context, d *delivery) jobs.Backlog {
 }
 
 // fetched is what was delivered last, as the consumers of the lanes say.
-func fetched(lanes []jetstream.ConsumerInfo) (last [jobs.Lanes]uint64) {
+func fetched(lanes []jetstream.ConsumerInfo) (last [protocol.Lanes]uint64) {
 	for n := range last {
 		last[n] = lanes[n].Delivered.Stream
 	}
@@ -301,21 +302,21 @@ func (w *Worker) following(j *jobs.Job, stored time.Time, there, fetched int) in
 }
 
 // backlog reads what waits of batch jobs for the workers of the model, with the next one of a lane, as of the last survey. Gone says that there is none any more.
-func (i *intake) backlog(ctx context.Context, lane int) (b jobs.Backlog, gone bool, err error) {
-	b = jobs.Backlog{Intake: i.pending, Relay: i.relay, Fetched: fetched(i.consumers)}
+func (i *intake) backlog(ctx context.Context, lane int) (b protocol.Backlog, gone bool, err error) {
+	b = protocol.Backlog{Intake: i.pending, Relay: i.relay, Fetched: fetched(i.consumers)}
 	msg, err := i.w.next(ctx, lane, i.consumers[lane])
 	if err != nil || msg == nil {
 		return b, err == nil, err
 	}
 	if head, err := jobs.Decode[jobs.Job](msg.Data); err == nil { // one that cannot be read is dealt with by who fetches it
-		b.Head, b.Place, b.Intake = head, jobs.Place{Lane: lane, Sequence: msg.Sequence}, 1+i.w.following(head, msg.Time, b.Intake-1, 0)
+		b.Head, b.Place, b.Intake = head, protocol.Place{Lane: lane, Sequence: msg.Sequence}, 1+i.w.following(head, msg.Time, b.Intake-1, 0)
 	}
 	return b, false, nil
 }
 
 // next reads the job of a lane that will be delivered next, by what its consumer says; nil if there is none.
 func (w *Worker) next(ctx context.Context, lane int, at jetstream.ConsumerInfo) (*jetstream.RawStreamMsg, error) {
-	return w.c.ofLeader(ctx, StreamIntake, msgGet{Seq: at.Delivered.Stream + 1, NextFor: jobs.JobFilter(jobs.StagePrefill, w.cfg.Model, jobs.Lane(lane))})
+	return w.c.ofLeader(ctx, StreamIntake, msgGet{Seq: at.Delivered.Stream + 1, NextFor: protocol.JobFilter(jobs.StagePrefill, w.cfg.Model, protocol.Lane(lane))})
 }
 
 // peek shows the job that will probably be next to who may prepare for it.

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // planned asks for plan auto.
@@ -16,7 +17,7 @@ func planned(j *jobs.Job) { j.Plan = jobs.PlanAuto }
 
 // An interactive job that comes while a batch job is done whole takes its slot, in a worker of either role. The batch job is done again, uncounted.
 func TestPreempt(t *testing.T) {
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -24,7 +25,7 @@ func TestPreempt(t *testing.T) {
 			var mu sync.Mutex
 			var order []string
 			first := true
-			run := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			run := func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				mu.Lock()
 				order = append(order, string(task.Job.Class))
 				hold := task.Job.Class == jobs.Batch && first
@@ -34,7 +35,7 @@ func TestPreempt(t *testing.T) {
 					task.Yields()
 					began <- task.Job.ID
 					<-ctx.Done()
-					return jobs.Outcome{}, context.Cause(ctx)
+					return protocol.Outcome{}, context.Cause(ctx)
 				}
 				if task.Attempt != 1 {
 					t.Errorf("attempt %d, want none counted", task.Attempt)
@@ -44,11 +45,11 @@ func TestPreempt(t *testing.T) {
 				return o, err
 			}
 			send := r.submit
-			if role == jobs.RolePrefill {
-				r.prefilling(r.prepare(jobs.RolePrefill, 1, run))
+			if role == protocol.RolePrefill {
+				r.prefilling(r.prepare(protocol.RolePrefill, 1, run))
 			} else {
 				r.idlePrefill()
-				r.start(jobs.RoleDecode, 1, run)
+				r.start(protocol.RoleDecode, 1, run)
 				send = r.relay
 			}
 			batch, urgent := testJob(jobs.Batch), testJob(jobs.Interactive)
@@ -70,9 +71,9 @@ func TestPreempt(t *testing.T) {
 // An interactive job keeps its place from the moment when a batch job has given way to it until it has the slot, though other workers live and nobody
 // would give way any more.
 func TestPreemptedSlotIsKept(t *testing.T) {
-	w := &Worker{cfg: WorkerConfig{Role: jobs.RoleDecode, Model: testModel}, members: newMembership(testModel, Timing{}, time.Now())}
+	w := &Worker{cfg: WorkerConfig{Role: protocol.RoleDecode, Model: testModel}, members: newMembership(testModel, Timing{}, time.Now())}
 	w.members.view = snapshot{peers: 1}
-	urgent := source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, jobs.Interactive)}
+	urgent := source{StreamRelay, protocol.ConsumerName(protocol.RoleDecode, testModel, jobs.Interactive)}
 	if w.belongs(urgent) {
 		t.Error("it waits though nothing gives way")
 	}
@@ -96,18 +97,18 @@ func TestPreemptedSlotIsKept(t *testing.T) {
 // taker answers what a worker asks about the backlog, and remembers it.
 type taker struct {
 	mu     sync.Mutex
-	choose func(jobs.Backlog) jobs.Choice
-	asked  []jobs.Backlog
+	choose func(protocol.Backlog) protocol.Choice
+	asked  []protocol.Backlog
 }
 
-func (k *taker) next(b jobs.Backlog) jobs.Choice {
+func (k *taker) next(b protocol.Backlog) protocol.Choice {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = append(k.asked, b)
 	return k.choose(b)
 }
 
-func (k *taker) set(choose func(jobs.Backlog) jobs.Choice) {
+func (k *taker) set(choose func(protocol.Backlog) protocol.Choice) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.choose = choose
@@ -119,37 +120,37 @@ func (k *taker) times() int {
 	return len(k.asked)
 }
 
-func (k *taker) last() jobs.Backlog {
+func (k *taker) last() protocol.Backlog {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.asked[len(k.asked)-1]
 }
 
-func take(jobs.Backlog) jobs.Choice  { return jobs.Choice{Take: true, Why: "because"} }
-func leave(jobs.Backlog) jobs.Choice { return jobs.Choice{Again: 10 * time.Millisecond} }
+func take(protocol.Backlog) protocol.Choice  { return protocol.Choice{Take: true, Why: "because"} }
+func leave(protocol.Backlog) protocol.Choice { return protocol.Choice{Again: 10 * time.Millisecond} }
 
 // A decode worker takes a job of plan auto from the intake if that is chosen, and no other job, as long as a prefill worker lives.
 func TestDecodeTakesWholeRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	hold := make(chan struct{})
-	r.startPrefill(1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.startPrefill(1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return passOn(ctx, task)
 	})
 	k := &taker{choose: leave}
-	tasks := make(chan *jobs.Task, 10)
-	decode := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	tasks := make(chan *protocol.Task, 10)
+	decode := r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		tasks <- task
 		return answer(ctx, task)
 	}, func(c *WorkerConfig) { c.Next = k.next })
 	busy := testJob(jobs.Batch)
 	r.submit(busy) // which keeps the prefill worker busy
-	r.eventually("the prefill worker is busy", func() bool { return r.unacknowledged(jobs.RolePrefill) == 1 })
+	r.eventually("the prefill worker is busy", func() bool { return r.unacknowledged(protocol.RolePrefill) == 1 })
 
 	auto, other := testJob(jobs.Batch, planned), testJob(jobs.Batch)
 	r.submit(auto)
@@ -186,14 +187,14 @@ func TestWholeWhileAStateComes(t *testing.T) {
 	r := newRig(t)
 	first, handed, whole := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch, planned)
 	hold, busy, state := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	r.startPrefill(1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.startPrefill(1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		if task.Job.ID == whole.ID { // by a pull that was made when the first job ended, before anybody knew of this one
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineBusy, "it is for the decode worker")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineBusy, "it is for the decode worker")
 		}
 		return passOn(ctx, task)
 	}, func(c *WorkerConfig) { c.Next = leave })
 	ran := make(chan string, 4)
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		if task.Job.ID == first.ID {
 			close(busy)
 			<-hold
@@ -202,7 +203,7 @@ func TestWholeWhileAStateComes(t *testing.T) {
 		return answer(ctx, task)
 	}, func(c *WorkerConfig) {
 		c.Next, c.Ahead = take, 1
-		c.Prepare = func(ctx context.Context, task *jobs.Task) func() {
+		c.Prepare = func(ctx context.Context, task *protocol.Task) func() {
 			if task.Job.ID == handed.ID {
 				select {
 				case <-state:
@@ -215,7 +216,7 @@ func TestWholeWhileAStateComes(t *testing.T) {
 	r.submit(first)
 	<-busy
 	r.submit(handed)
-	r.eventually("the second waits at the decode worker", func() bool { return r.unacknowledged(jobs.RoleDecode) == 2 })
+	r.eventually("the second waits at the decode worker", func() bool { return r.unacknowledged(protocol.RoleDecode) == 2 })
 	r.submit(whole)
 	close(hold)
 	r.result(whole)
@@ -231,14 +232,14 @@ func TestPrefillChooses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	k := &taker{choose: take}
-	prefill := r.prepare(jobs.RolePrefill, 1, passOn, func(c *WorkerConfig) { c.Next = k.next })
+	prefill := r.prepare(protocol.RolePrefill, 1, passOn, func(c *WorkerConfig) { c.Next = k.next })
 	hold := make(chan struct{})
 	r.beginPrefill(prefill)
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return answer(ctx, task)
 	})
@@ -259,7 +260,7 @@ func TestPrefillChooses(t *testing.T) {
 	r.eventually("six jobs at decode", func() bool { return r.waiting(StreamRelay) == 6 })
 	plain := testJob(jobs.Batch)
 	r.eventually("the sixth is done with", func() bool { return r.waiting(StreamIntake) == 0 })
-	r.asking(jobs.RolePrefill, 1) // for interactive jobs
+	r.asking(protocol.RolePrefill, 1) // for interactive jobs
 	r.submit(plain)
 	r.remains("a job that waits for the gate", 300*time.Millisecond, func() bool { return r.waiting(StreamIntake) == 1 })
 	close(hold)
@@ -273,13 +274,13 @@ func TestNothingIsChosenWithoutASlot(t *testing.T) {
 	r := newRig(t)
 	k := &taker{choose: take}
 	more, hold := make(chan struct{}), make(chan struct{})
-	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	prefill := r.prepare(protocol.RolePrefill, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-more
 		task.Yields()
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return passOn(ctx, task)
 	}, func(c *WorkerConfig) { c.Next = k.next })
@@ -289,10 +290,10 @@ func TestNothingIsChosenWithoutASlot(t *testing.T) {
 		planned(j)
 	}
 	r.submit(list...)
-	r.eventually("one is fetched", func() bool { return r.unacknowledged(jobs.RolePrefill) == 1 })
+	r.eventually("one is fetched", func() bool { return r.unacknowledged(protocol.RolePrefill) == 1 })
 	asked := k.times()
 	close(more)
-	r.asking(jobs.RolePrefill, 1) // for interactive jobs
+	r.asking(protocol.RolePrefill, 1) // for interactive jobs
 	r.remains("nothing asked about jobs for which there is no slot", 500*time.Millisecond, func() bool { return k.times() == asked })
 	close(hold)
 	r.results(list...)
@@ -303,11 +304,11 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	hold, seen := make(chan struct{}), make(chan string, 8)
-	prefill := r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	prefill := r.prepare(protocol.RolePrefill, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return passOn(ctx, task)
 	}, func(c *WorkerConfig) {
@@ -329,8 +330,8 @@ func TestFollowing(t *testing.T) {
 	r := newRig(t)
 	class := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 40 })
 	next, alone := testJob(jobs.Batch, func(j *jobs.Job) { j.Following.Jobs = 39 }), testJob(jobs.Batch)
-	waiting, fetched := make(chan jobs.Backlog, 2), make(chan struct{})
-	prefill := r.prepare(jobs.RolePrefill, 2, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	waiting, fetched := make(chan protocol.Backlog, 2), make(chan struct{})
+	prefill := r.prepare(protocol.RolePrefill, 2, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		switch task.Job.ID {
 		case class.ID:
 			waiting <- task.Backlog(ctx)
@@ -344,7 +345,7 @@ func TestFollowing(t *testing.T) {
 	r.prefilling(prefill)
 	want := func(job string, n int, next uint64) {
 		t.Helper()
-		if b := <-waiting; b.Intake != n || b.Has(jobs.Place{Sequence: next - 1}) || !b.Has(jobs.Place{Sequence: next}) {
+		if b := <-waiting; b.Intake != n || b.Has(protocol.Place{Sequence: next - 1}) || !b.Has(protocol.Place{Sequence: next}) {
 			t.Errorf("%s sees %d jobs in the intake and that %v were fetched last, want %d and %d", job, b.Intake, b.Fetched, n, next-1)
 		}
 	}
@@ -364,21 +365,21 @@ func TestDeclineEnds(t *testing.T) {
 	w := &Worker{cfg: WorkerConfig{Next: leave}, members: newMembership(testModel, Timing{}, time.Now())}
 	i := &intake{w: w}
 	defer i.stop()
-	b := jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}
+	b := protocol.Backlog{Head: testJob(jobs.Batch), Intake: 1}
 	if i.choose(0, b).Take {
 		t.Error("taken at once")
 	}
-	if i.choose(1, jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
+	if i.choose(1, protocol.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
 		t.Error("that of another lane is taken at once")
 	}
 	i.declined[0].until = time.Now().Add(-time.Second)
 	if !i.choose(0, b).Take {
 		t.Error("left for ever")
 	}
-	if i.choose(0, jobs.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
+	if i.choose(0, protocol.Backlog{Head: testJob(jobs.Batch), Intake: 1}).Take {
 		t.Error("the next one is taken at once")
 	}
-	if !errors.Is(jobs.ErrPreempted, jobs.ErrPreempted) || jobs.Classify(jobs.ErrPreempted) != jobs.HandBack {
+	if !errors.Is(jobs.ErrPreempted, jobs.ErrPreempted) || protocol.Classify(jobs.ErrPreempted) != protocol.HandBack {
 		t.Error("a job that gave way counts an attempt")
 	}
 }

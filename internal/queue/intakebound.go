@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // One user must not fill the intake for all. NATS knows no bound for a part of a stream. So a client asks now and then how much its user may still

@@ -12,7 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // What a program has submitted beyond what one user may is ended, the newest first, and others get in, by whichever limit the intake is full, and
@@ -54,7 +55,7 @@ func TestOneUserFillsTheIntake(t *testing.T) {
 			if n := r.waiting(StreamIntake); n != tt.left+1 {
 				t.Errorf("%d jobs wait, want %d of one user and one of another", n, tt.left)
 			}
-			r.start(jobs.RoleDecode, 4, answer)
+			r.start(protocol.RoleDecode, 4, answer)
 			for i, res := range r.results(append(list, quiet)...) {
 				if ended := i >= tt.left && i < len(list); ended != (res.Status == jobs.Failed) || ended && res.Error.Code != jobs.CodeQueueFull {
 					t.Errorf("job %d of %d: %s, %+v", i, len(list), res.Status, res.Error)
@@ -75,7 +76,7 @@ func TestOneUserAloneFillsTheIntake(t *testing.T) {
 	list := several(20, jobs.Batch)
 	r.submit(list...)
 	wantError(t, r.client().Submit(t.Context(), testJob(jobs.Batch), SubmitOptions{}), jobs.CodeQueueFull)
-	r.start(jobs.RoleDecode, 4, answer)
+	r.start(protocol.RoleDecode, 4, answer)
 	for _, res := range r.results(list...) {
 		if res.Status != jobs.Succeeded {
 			t.Errorf("result = %+v", res)
@@ -105,7 +106,7 @@ func TestClientLeavesRoomForOthers(t *testing.T) {
 	if err := c.Submit(t.Context(), list[0], SubmitOptions{}); err != nil {
 		t.Errorf("a job that waits already: %v", err)
 	}
-	r.start(jobs.RoleDecode, 4, answer)
+	r.start(protocol.RoleDecode, 4, answer)
 	if err := <-submitted; err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestClientLeavesRoomForOthers(t *testing.T) {
 func TestMalformedHeaders(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.rawHeaders(jobs.JobSubject(jobs.StagePrefill, testModel, jobs.Batch, "loud", jobs.NewID()), strings.Repeat("no header ", 6_000)+"\r\n\r\n")
+	r.rawHeaders(protocol.JobSubject(jobs.StagePrefill, testModel, jobs.Batch, "loud", jobs.NewID()), strings.Repeat("no header ", 6_000)+"\r\n\r\n")
 	j := testJob(jobs.Batch)
 	r.submit(j)
 	sizes, err := r.jobSizes.list(t.Context(), r.Conn, StreamIntake)
@@ -130,7 +131,7 @@ func TestMalformedHeaders(t *testing.T) {
 	if list, _, err := r.client().CancelBatch(t.Context(), j.Batch); err != nil || len(list) != 1 || list[0].Was != PriorQueued {
 		t.Errorf("CancelBatch = %+v, %v; want one that was queued", list, err)
 	}
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 	r.eventually("an empty intake", func() bool { return r.waiting(StreamIntake) == 0 })
 }
 

@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // countLimit is for counting what waits in the lanes, when there is other work to fetch than theirs.
@@ -19,18 +20,18 @@ const countLimit = time.Second
 type lanes struct {
 	mu      sync.Mutex
 	turns   int
-	served  [jobs.Lanes]int // the turn in which this worker took from the lane last, or passed it over
-	pending [jobs.Lanes]int // jobs that were never delivered, as last counted
-	unacked [jobs.Lanes]int // jobs at workers, some of which may come again
+	served  [protocol.Lanes]int // the turn in which this worker took from the lane last, or passed it over
+	pending [protocol.Lanes]int // jobs that were never delivered, as last counted
+	unacked [protocol.Lanes]int // jobs at workers, some of which may come again
 }
 
 // laneSource is where the batch jobs of a lane are fetched.
 func laneSource(model string, lane int) source {
-	return sourceOf(jobs.RolePrefill, model, jobs.Lane(lane))
+	return sourceOf(protocol.RolePrefill, model, protocol.Lane(lane))
 }
 
 func laneSources(model string) (list []source) {
-	for lane := range jobs.Lanes {
+	for lane := range protocol.Lanes {
 		list = append(list, laneSource(model, lane))
 	}
 	return list
@@ -38,8 +39,8 @@ func laneSources(model string) (list []source) {
 
 // lane is that of a source of batch jobs of the intake; -1 for any other.
 func (s source) lane() int {
-	_, _, token, _ := jobs.ModelOfConsumer(s.consumer)
-	if class, lane, _ := token.Split(); s.stream == StreamIntake && class == jobs.Batch {
+	_, _, token, _ := protocol.ModelOfConsumer(s.consumer)
+	if class, lane, _ := protocol.SplitToken(token); s.stream == StreamIntake && class == jobs.Batch {
 		return lane
 	}
 	return -1
@@ -59,7 +60,7 @@ func (l *lanes) serve(s source) {
 func (l *lanes) counted(infos []jetstream.ConsumerInfo) (waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for n := range jobs.Lanes {
+	for n := range protocol.Lanes {
 		l.pending[n], l.unacked[n] = int(infos[n].NumPending), infos[n].NumAckPending
 		waiting += l.pending[n]
 	}
@@ -70,7 +71,7 @@ func (l *lanes) counted(infos []jetstream.ConsumerInfo) (waiting int) {
 func (l *lanes) order() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	order := make([]int, jobs.Lanes)
+	order := make([]int, protocol.Lanes)
 	for n := range order {
 		order[n] = n
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Users of different lanes.
@@ -30,7 +31,7 @@ func classOf(user string, n int, change ...func(*jobs.Job)) (list []*jobs.Job) {
 func (r *rig) enter(list ...*jobs.Job) {
 	r.t.Helper()
 	for _, j := range list {
-		r.publish(j.Subject(jobs.StagePrefill), j.ID+".prefill", j)
+		r.publish(protocol.SubjectOf(j, jobs.StagePrefill), j.ID+".prefill", j)
 	}
 }
 
@@ -55,8 +56,8 @@ func newRegister() *register {
 }
 
 // note wraps a Run function, whose jobs wait for the gate.
-func (g *register) note(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-	return func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (g *register) note(run func(context.Context, *protocol.Task) (protocol.Outcome, error)) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+	return func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 		g.mu.Lock()
 		g.users = append(g.users, t.Job.User)
 		g.ids[t.Job.User] = append(g.ids[t.Job.User], t.Job.ID)
@@ -65,7 +66,7 @@ func (g *register) note(run func(context.Context, *jobs.Task) (jobs.Outcome, err
 		select {
 		case <-g.gate:
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return run(ctx, t)
 	}
@@ -89,7 +90,7 @@ func (g *register) inOrder(t *testing.T, list []*jobs.Job) {
 }
 
 // whole does a request at one machine.
-func whole(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func whole(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	o, err := answer(ctx, t)
 	o.Result.Method, o.Result.Attempts = jobs.MethodLocal, jobs.Attempts{Prefill: t.Attempt}
 	return o, err
@@ -105,28 +106,28 @@ func TestUsersTakeTurns(t *testing.T) {
 		start func(*rig, *register)
 	}{
 		"prefill worker": {func(*jobs.Job) {}, func(r *rig, g *register) {
-			r.prefilling(r.prepare(jobs.RolePrefill, 1, g.note(passOn)))
+			r.prefilling(r.prepare(protocol.RolePrefill, 1, g.note(passOn)))
 		}},
 		"prefill worker, two slots": {func(*jobs.Job) {}, func(r *rig, g *register) {
-			r.prefilling(r.prepare(jobs.RolePrefill, 2, g.note(passOn)))
+			r.prefilling(r.prepare(protocol.RolePrefill, 2, g.note(passOn)))
 		}},
-		"fallback": {func(*jobs.Job) {}, func(r *rig, g *register) { r.start(jobs.RoleDecode, 1, g.note(answer)) }},
+		"fallback": {func(*jobs.Job) {}, func(r *rig, g *register) { r.start(protocol.RoleDecode, 1, g.note(answer)) }},
 		"fallback, none ahead": {func(*jobs.Job) {}, func(r *rig, g *register) {
-			r.start(jobs.RoleDecode, 1, g.note(answer), noneAhead)
+			r.start(protocol.RoleDecode, 1, g.note(answer), noneAhead)
 		}},
 		"auto, whole at prefill": {planned, func(r *rig, g *register) {
-			r.prefilling(r.prepare(jobs.RolePrefill, 1, g.note(whole), choosing))
+			r.prefilling(r.prepare(protocol.RolePrefill, 1, g.note(whole), choosing))
 		}},
 		"auto, whole at decode": {planned, func(r *rig, g *register) {
 			r.idlePrefill()
-			r.start(jobs.RoleDecode, 1, g.note(answer), choosing)
+			r.start(protocol.RoleDecode, 1, g.note(answer), choosing)
 		}},
-		"auto, no prefill worker": {planned, func(r *rig, g *register) { r.start(jobs.RoleDecode, 1, g.note(answer), choosing) }},
+		"auto, no prefill worker": {planned, func(r *rig, g *register) { r.start(protocol.RoleDecode, 1, g.note(answer), choosing) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, g := newRig(t), newRegister()
-			ends := r.inbox(jobs.SubjectResults)
+			ends := r.inbox(protocol.SubjectResults)
 			c.start(r, g)
 			const n = 20
 			first, second := classOf(ada, n, c.plan), classOf(alan, n, c.plan)
@@ -170,7 +171,7 @@ func TestOneUserAlone(t *testing.T) {
 	list := classOf(ada, 20)
 	r.enter(list...)
 	pulls := r.inbox("$JS.API.CONSUMER.MSG.NEXT." + StreamIntake + ".*")
-	r.prefilling(r.prepare(jobs.RolePrefill, 1, g.note(passOn)))
+	r.prefilling(r.prepare(protocol.RolePrefill, 1, g.note(passOn)))
 	close(g.gate)
 	asked := map[string]int{}
 	for begun := 0; begun < len(list)-1; {
@@ -185,7 +186,7 @@ func TestOneUserAlone(t *testing.T) {
 	for token, n := range asked {
 		switch jobs.Class(token) {
 		case jobs.Interactive:
-		case list[0].Token():
+		case protocol.TokenOf(list[0]):
 			if n > len(list)+2 {
 				t.Errorf("%d jobs were asked for %d times", len(list), n)
 			}
@@ -201,7 +202,7 @@ func TestOneUserAlone(t *testing.T) {
 func TestJobsWithoutLane(t *testing.T) {
 	t.Parallel()
 	r, g := newRig(t), newRegister()
-	r.prefilling(r.prepare(jobs.RolePrefill, 1, g.note(passOn)))
+	r.prefilling(r.prepare(protocol.RolePrefill, 1, g.note(passOn)))
 	old, others := classOf(alan, 6), classOf(ada, 6)
 	r.enter(others...)
 	<-g.began
@@ -221,7 +222,7 @@ func TestRedeliveryHasItsTurn(t *testing.T) {
 	r, g := newRig(t), newRegister()
 	again, others := classOf(ada, 1), classOf(alan, 10)
 	r.enter(append(again, others...)...)
-	c, err := r.js.Consumer(t.Context(), StreamIntake, jobs.ConsumerName(jobs.RolePrefill, testModel, again[0].Token()))
+	c, err := r.js.Consumer(t.Context(), StreamIntake, protocol.ConsumerName(protocol.RolePrefill, testModel, protocol.TokenOf(again[0])))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestRedeliveryHasItsTurn(t *testing.T) {
 	if err := (<-batch.Messages()).Nak(); err != nil {
 		t.Fatal(err)
 	}
-	r.prefilling(r.prepare(jobs.RolePrefill, 1, g.note(passOn)))
+	r.prefilling(r.prepare(protocol.RolePrefill, 1, g.note(passOn)))
 	close(g.gate)
 	r.results(append(again, others...)...)
 	if at := slices.Index(g.list(), ada); at > 2 {
@@ -243,15 +244,15 @@ func TestRedeliveryHasItsTurn(t *testing.T) {
 // A worker that leaves a user's next job to others goes on with another user's.
 func TestDeclinedLaneLosesItsTurn(t *testing.T) {
 	t.Parallel()
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			r, g := newRig(t), newRegister()
-			k := &taker{choose: func(b jobs.Backlog) jobs.Choice { return jobs.Choice{Take: b.Head.User == alan} }}
+			k := &taker{choose: func(b protocol.Backlog) protocol.Choice { return protocol.Choice{Take: b.Head.User == alan} }}
 			left, taken := classOf(ada, 2, planned), classOf(alan, 5, planned)
 			r.enter(append(left, taken...)...)
 			choose := func(c *WorkerConfig) { c.Next = k.next }
-			if role == jobs.RolePrefill {
+			if role == protocol.RolePrefill {
 				r.prefilling(r.prepare(role, 1, g.note(whole), choose))
 			} else {
 				r.idlePrefill()
@@ -274,7 +275,7 @@ func TestLanesOutliveWorkers(t *testing.T) {
 	r, g := newRig(t), newRegister()
 	first, second := classOf(ada, 6), classOf(alan, 6)
 	r.enter(append(first, second...)...)
-	s := r.start(jobs.RoleDecode, 1, g.note(answer), noneAhead)
+	s := r.start(protocol.RoleDecode, 1, g.note(answer), noneAhead)
 	<-g.began
 	close(g.gate)
 	<-g.began
@@ -286,7 +287,7 @@ func TestLanesOutliveWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually("the connection", r.nc.IsConnected)
-	r.start(jobs.RoleDecode, 1, g.note(answer), noneAhead)
+	r.start(protocol.RoleDecode, 1, g.note(answer), noneAhead)
 	r.results(append(first, second...)...)
 	if got := count(g.list()[:6], alan); got < 2 || got > 4 {
 		t.Errorf("of the first 6 jobs %d were the second user's: %s", got, g.list())
@@ -299,7 +300,7 @@ func TestEveryLaneIsSeen(t *testing.T) {
 	r := newRig(t)
 	var all []*jobs.Job
 	lanes := map[jobs.Class]bool{}
-	for n := 0; len(lanes) < jobs.Lanes; n++ {
+	for n := 0; len(lanes) < protocol.Lanes; n++ {
 		user := fmt.Sprintf("user-%d", n)
 		c := NewClient(r.Conn, user)
 		for _, j := range classOf(user, 3) {
@@ -308,7 +309,7 @@ func TestEveryLaneIsSeen(t *testing.T) {
 			}
 			all = append(all, j)
 		}
-		lanes[all[len(all)-1].Token()] = true
+		lanes[protocol.TokenOf(all[len(all)-1])] = true
 	}
 	waiting := func() int {
 		o, err := r.Inspect(t.Context())
@@ -350,7 +351,7 @@ func TestEveryLaneIsSeen(t *testing.T) {
 func TestSubmitToWorkersWithoutLanes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	if err := r.js.DeleteConsumer(t.Context(), StreamIntake, jobs.ConsumerName(jobs.RolePrefill, testModel, classOf(ada, 1)[0].Token())); err != nil {
+	if err := r.js.DeleteConsumer(t.Context(), StreamIntake, protocol.ConsumerName(protocol.RolePrefill, testModel, protocol.TokenOf(classOf(ada, 1)[0]))); err != nil {
 		t.Fatal(err)
 	}
 	err := NewClient(r.Conn, ada).Submit(t.Context(), classOf(ada, 1)[0], SubmitOptions{})
@@ -368,7 +369,7 @@ func TestBacklogOfAllLanes(t *testing.T) {
 	first, second := classOf(ada, 3, planned), classOf(alan, 3, planned)
 	r.enter(append(first, second...)...)
 	r.idlePrefill()
-	r.start(jobs.RoleDecode, 1, g.note(answer), noneAhead, func(c *WorkerConfig) { c.Next = k.next })
+	r.start(protocol.RoleDecode, 1, g.note(answer), noneAhead, func(c *WorkerConfig) { c.Next = k.next })
 	close(g.gate)
 	r.results(append(first, second...)...)
 	k.mu.Lock()
@@ -395,14 +396,14 @@ func TestGateHoldsOneLaneOnly(t *testing.T) {
 	t.Parallel()
 	r, g, decode := newRig(t), newRegister(), newRegister()
 	close(g.gate)
-	prefill := r.prepare(jobs.RolePrefill, 1, g.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	prefill := r.prepare(protocol.RolePrefill, 1, g.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		if task.Job.Plan == jobs.PlanAuto {
 			return whole(ctx, task)
 		}
 		return passOn(ctx, task)
 	}), choosing)
 	r.beginPrefill(prefill)
-	r.start(jobs.RoleDecode, 1, decode.note(answer))
+	r.start(protocol.RoleDecode, 1, decode.note(answer))
 	held, others := classOf(ada, 5), classOf(alan, 5, planned)
 	r.enter(held...)
 	r.eventually("the gate closes", func() bool { return r.waiting(StreamRelay) == 2 && r.waiting(StreamIntake) == 3 })

@@ -7,7 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // letterBound is what the dead letters of one user may take of their stream, so that those of the others stay: NATS itself drops
@@ -38,7 +39,7 @@ func (c *Conn) boundLetters(ctx context.Context, user string) error {
 		return err
 	}
 	count, bytes := 0, int64(0)
-	for _, l := range slices.Backward(users[cmp.Or(jobs.EncodeToken(user), jobs.NoUser)]) {
+	for _, l := range slices.Backward(users[cmp.Or(jobs.EncodeToken(user), protocol.NoUser)]) {
 		count, bytes = count+1, bytes+l.bytes
 		if count == 1 || count <= c.letters.letters && bytes <= c.letters.bytes {
 			continue

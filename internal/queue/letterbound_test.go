@@ -7,7 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // One user's dead letters are bounded in number and in bytes: the oldest go, and those of others and the newest stay.
@@ -103,11 +104,11 @@ func TestFullRelay(t *testing.T) {
 		})
 	}
 	r.eventually("as many hops as there is room for", func() bool { return r.waiting(StreamRelay) == 2 })
-	_, err = r.js.Publish(t.Context(), jobs.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), make([]byte, 60_000))
+	_, err = r.js.Publish(t.Context(), protocol.JobSubject(jobs.StageDecode, testModel, jobs.Batch, "user", jobs.NewID()), make([]byte, 60_000))
 	if err == nil || !strings.Contains(err.Error(), tooLarge) {
 		t.Errorf("a hop beyond the limit: %v, want %q", err, tooLarge)
 	}
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 	r.results(list...)
 	hops.Wait()
 	r.eventually("an empty relay", func() bool { return r.waiting(StreamRelay) == 0 })

@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Place says where a job is.
@@ -103,17 +104,17 @@ func (c *Conn) findBrief(ctx context.Context, user, jobID string) (Found, error)
 		stream, filter string
 		place          Place
 	}{
-		{StreamIntake, jobs.AnyJobFilter("*", user, jobID), PlaceIntake},
-		{StreamRelay, jobs.AnyJobFilter("*", user, jobID), PlaceRelay},
+		{StreamIntake, protocol.AnyJobFilter("*", user, jobID), PlaceIntake},
+		{StreamRelay, protocol.AnyJobFilter("*", user, jobID), PlaceRelay},
 		{StreamResults, resultsOf(user, anyBatch, jobID), PlaceFinished},
-		{StreamDLQ, jobs.AnyLetterFilter(user, jobID), PlaceDead},
+		{StreamDLQ, protocol.AnyLetterFilter(user, jobID), PlaceDead},
 	} {
 		subjects, err := c.subjects(ctx, at.stream, at.filter)
 		if err != nil {
 			return Found{}, err
 		}
 		if len(subjects) > 0 {
-			address, _ := jobs.ParseJobSubject(subjects[0]) // of a job that has still to end
+			address, _ := protocol.ParseJobSubject(subjects[0]) // of a job that has still to end
 			return Found{JobID: jobID, Place: at.place, Model: address.Model}, nil
 		}
 	}
@@ -140,7 +141,7 @@ func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error
 		return nil, err
 	}
 	for _, stream := range []string{StreamIntake, StreamRelay} {
-		msg, err := c.lastMsg(ctx, stream, jobs.AnyJobFilter("*", user, jobID))
+		msg, err := c.lastMsg(ctx, stream, protocol.AnyJobFilter("*", user, jobID))
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +157,7 @@ func (c *Conn) locate(ctx context.Context, user, jobID string) (*location, error
 	if r != nil {
 		return &location{place: PlaceFinished, result: r}, nil
 	}
-	letter, err := c.lastMsg(ctx, StreamDLQ, jobs.AnyLetterFilter(user, jobID))
+	letter, err := c.lastMsg(ctx, StreamDLQ, protocol.AnyLetterFilter(user, jobID))
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func resultsOf(user, batch, job string) string {
 
 // pendingAt reads the record of a job that waits or runs.
 func pendingAt(stream string, msg *jetstream.RawStreamMsg) (*location, error) {
-	l := &location{place: PlaceIntake, msg: msg, replyTo: msg.Header.Get(jobs.HeaderReplyTo), stored: msg.Time}
+	l := &location{place: PlaceIntake, msg: msg, replyTo: msg.Header.Get(protocol.HeaderReplyTo), stored: msg.Time}
 	var err error
 	if stream == StreamIntake {
 		l.job, err = jobs.Decode[jobs.Job](msg.Data)
@@ -208,17 +209,17 @@ func (c *Conn) whereabouts(ctx context.Context, l *location) Place {
 	if !l.pending() {
 		return l.place
 	}
-	stream, role, running := StreamIntake, jobs.RolePrefill, PlacePrefill
+	stream, role, running := StreamIntake, protocol.RolePrefill, PlacePrefill
 	if l.place == PlaceRelay {
-		stream, role, running = StreamRelay, jobs.RoleDecode, PlaceDecode
+		stream, role, running = StreamRelay, protocol.RoleDecode, PlaceDecode
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	at, err := jobs.ParseJobSubject(l.msg.Subject)
+	at, err := protocol.ParseJobSubject(l.msg.Subject)
 	if err != nil {
 		return l.place
 	}
-	consumer, err := c.js.Consumer(ctx, stream, jobs.ConsumerName(role, at.Model, at.Token()))
+	consumer, err := c.js.Consumer(ctx, stream, protocol.ConsumerName(role, at.Model, at.Token()))
 	if err == nil && consumer.CachedInfo().Delivered.Stream >= l.msg.Sequence {
 		return running
 	}
@@ -264,7 +265,7 @@ func (c *Conn) pendingJobs(ctx context.Context, user, batch string) ([]*location
 	type owned struct{ user, id string }
 	seen := map[owned]bool{}
 	for _, stream := range []string{StreamIntake, StreamRelay} { // in the order in which jobs move
-		for msg, err := range c.scan(ctx, stream, jobs.AnyJobFilter("*", user, "*")) {
+		for msg, err := range c.scan(ctx, stream, protocol.AnyJobFilter("*", user, "*")) {
 			if err != nil {
 				return nil, err
 			}

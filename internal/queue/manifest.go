@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Manifest is the submitter's own record of a batch: which jobs it is made of. It is on the disk

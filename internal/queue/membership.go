@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // membership is one worker's view of the workers that serve its model. It hears each of their beats and
@@ -161,9 +162,9 @@ func (f *membership) count(now time.Time) {
 		}
 		switch p := s.presence; {
 		case !p.Live() || p.Model != f.model:
-		case p.Role == jobs.RolePrefill:
+		case p.Role == protocol.RolePrefill:
 			prefill++
-		case p.Role == jobs.RoleDecode:
+		case p.Role == protocol.RoleDecode:
 			slots += p.Slots
 		}
 	}
@@ -218,7 +219,7 @@ func (f *membership) catchUp() {
 // ready is called.
 func (f *membership) watch(ctx context.Context, c *Conn, ready func()) error {
 	nc := c.nc
-	pattern := "*." + jobs.KeyToken(f.model) + ".*"
+	pattern := "*." + protocol.KeyToken(f.model) + ".*"
 	heard := make(chan *nats.Msg, 256)
 	sub, err := nc.ChanSubscribe(presencePrefix+pattern, heard)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/jsm.go/natscontext"
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // DefaultURL is where NATS is if nobody says otherwise.

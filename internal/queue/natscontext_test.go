@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/jobs"
 )
 
 // save writes contexts as the nats CLI does, and makes their folder that of the test.

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // noResults takes the stream of results away.
@@ -34,7 +35,7 @@ func TestRefusedResultIsNoAttempt(t *testing.T) {
 	r := newRig(t)
 	var done book
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	s := r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	s := r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-goOn
 		return answer(ctx, task)
@@ -53,7 +54,7 @@ func TestRefusedResultIsNoAttempt(t *testing.T) {
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 	if res := r.results(j)[0]; res.Status != jobs.Succeeded || res.Attempts.Decode != 1 {
 		t.Errorf("result = %+v, want that of a first attempt", res)
 	}
@@ -65,7 +66,7 @@ func TestResultWaitsForNATS(t *testing.T) {
 	r := newRig(t, ackWait(2*time.Second))
 	var done book
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	s := r.prepare(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	s := r.prepare(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-goOn
 		return answer(ctx, task)
@@ -78,7 +79,7 @@ func TestResultWaitsForNATS(t *testing.T) {
 	r.noResults()
 	close(goOn)
 	r.remains("the worker holds the job", r.timing.AckWait+time.Second, func() bool {
-		_, held := s.running.Load(j.Subject(jobs.StageDecode))
+		_, held := s.running.Load(protocol.SubjectOf(j, jobs.StageDecode))
 		return held
 	})
 	if err := r.EnsureStreams(t.Context()); err != nil {
@@ -95,10 +96,10 @@ func TestUnansweredLookIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
-	s := r.prepare(jobs.RoleDecode, 1, done.note(answer))
+	s := r.prepare(protocol.RoleDecode, 1, done.note(answer))
 	s.lookLimit = 100 * time.Millisecond
 	s.begin()
-	r.asking(jobs.RoleDecode, 2)
+	r.asking(protocol.RoleDecode, 2)
 	r.noResults()
 	j := testJob(jobs.Batch)
 	r.relay(j)
@@ -123,11 +124,11 @@ func TestFrozenLinkIsNoAttempt(t *testing.T) {
 	r.link = newLink(t, r.server.URL())
 	var done book
 	begun, goOn := make(chan struct{}, 2), make(chan struct{})
-	s := r.start(jobs.RoleDecode, 2, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	s := r.start(protocol.RoleDecode, 2, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		begun <- struct{}{}
 		if done.times() == 1 {
 			<-goOn
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}
 		return answer(ctx, task)
 	}))

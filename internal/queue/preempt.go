@@ -3,7 +3,8 @@ package queue
 import (
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A batch job that a machine does whole under plan auto takes its slot for longer than a prompt or an answer alone would. So that an interactive job waits
@@ -32,7 +33,7 @@ func (w *Worker) yieldingHere() bool {
 func (w *Worker) preempt() {
 	w.preempting.Lock()
 	defer w.preempting.Unlock()
-	waiting, _ := w.waiting.counts(source{consumer: jobs.ConsumerName(w.cfg.Role, w.cfg.Model, jobs.Interactive)})
+	waiting, _ := w.waiting.counts(source{consumer: protocol.ConsumerName(w.cfg.Role, w.cfg.Model, jobs.Interactive)})
 	coming, _ := w.cfg.Slots.Idle()
 	var yielding []*delivery
 	for _, v := range w.running.Range {

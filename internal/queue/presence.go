@@ -12,7 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // The states of a worker.
@@ -25,35 +26,35 @@ const (
 
 // Presence is what a worker says of itself every few seconds. It vanishes when the worker does.
 type Presence struct {
-	Worker        string            `json:"worker"`  // its id, unique among all workers
-	Machine       string            `json:"machine"` // the name a person knows the machine by
-	Role          jobs.Stage        `json:"role"`    // prefill or decode
-	Model         string            `json:"model"`   // canonical
-	Engine        string            `json:"engine,omitempty"`
-	EngineVersion string            `json:"engine_version,omitempty"`
-	ModelDigest   string            `json:"model_digest,omitempty"`
-	State         string            `json:"state"`
-	Problem       string            `json:"problem,omitempty"` // why it is down, with the remedy
-	Slots         int               `json:"slots"`             // jobs it runs at once
-	Busy          int               `json:"busy"`              // of those, in use now
-	Running       []jobs.Running    `json:"running,omitempty"` // the jobs that it is at
-	ContextTokens int               `json:"context_tokens,omitempty"`
-	HTTP          string            `json:"http,omitempty"` // address of its HTTP API
-	Version       string            `json:"version,omitempty"`
-	Handover      []jobs.Kind       `json:"handover,omitempty"`
-	Fingerprint   *jobs.Fingerprint `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
-	StatesURL     string            `json:"states_url,omitempty"`    // where it offers KV states; empty if it does not
-	StatesKey     string            `json:"states_key,omitempty"`    // SHA-256 of the key of its certificate there, in hex; empty if others vouch for that, or there is none
-	NoState       string            `json:"no_state,omitempty"`      // why it moves none, with the remedy
-	Strict        bool              `json:"strict,omitempty"`        // it hands over only between engines that name their builds equally
-	Check         *jobs.Check       `json:"check,omitempty"`         // what its engine predicts after the prompts of the check
-	StoppedPairs  []string          `json:"stopped_pairs,omitempty"` // machines from which it takes no KV states, until an operator clears that
-	SkewSeconds   float64           `json:"skew_seconds"`            // its wall clock minus the NATS server's
-	Started       time.Time         `json:"started"`
-	Rates         jobs.Rates        `json:"rates"`              // measured
-	Prefixes      map[string]int    `json:"prefixes,omitempty"` // tokens of shared prefixes in its engine's cache, by a part of the hash of their text
-	Copies        map[string]int    `json:"copies,omitempty"`   // likewise slots that have them
-	Rows          map[string]int    `json:"rows,omitempty"`     // likewise tokens whose part of a KV state need not be sent to it
+	Worker        string             `json:"worker"`  // its id, unique among all workers
+	Machine       string             `json:"machine"` // the name a person knows the machine by
+	Role          jobs.Stage         `json:"role"`    // prefill or decode
+	Model         string             `json:"model"`   // canonical
+	Engine        string             `json:"engine,omitempty"`
+	EngineVersion string             `json:"engine_version,omitempty"`
+	ModelDigest   string             `json:"model_digest,omitempty"`
+	State         string             `json:"state"`
+	Problem       string             `json:"problem,omitempty"` // why it is down, with the remedy
+	Slots         int                `json:"slots"`             // jobs it runs at once
+	Busy          int                `json:"busy"`              // of those, in use now
+	Running       []protocol.Running `json:"running,omitempty"` // the jobs that it is at
+	ContextTokens int                `json:"context_tokens,omitempty"`
+	HTTP          string             `json:"http,omitempty"` // address of its HTTP API
+	Version       string             `json:"version,omitempty"`
+	Handover      []jobs.Kind        `json:"handover,omitempty"`
+	Fingerprint   *jobs.Fingerprint  `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none
+	StatesURL     string             `json:"states_url,omitempty"`    // where it offers KV states; empty if it does not
+	StatesKey     string             `json:"states_key,omitempty"`    // SHA-256 of the key of its certificate there, in hex; empty if others vouch for that, or there is none
+	NoState       string             `json:"no_state,omitempty"`      // why it moves none, with the remedy
+	Strict        bool               `json:"strict,omitempty"`        // it hands over only between engines that name their builds equally
+	Check         *protocol.Check    `json:"check,omitempty"`         // what its engine predicts after the prompts of the check
+	StoppedPairs  []string           `json:"stopped_pairs,omitempty"` // machines from which it takes no KV states, until an operator clears that
+	SkewSeconds   float64            `json:"skew_seconds"`            // its wall clock minus the NATS server's
+	Started       time.Time          `json:"started"`
+	Rates         protocol.Rates     `json:"rates"`              // measured
+	Prefixes      map[string]int     `json:"prefixes,omitempty"` // tokens of shared prefixes in its engine's cache, by a part of the hash of their text
+	Copies        map[string]int     `json:"copies,omitempty"`   // likewise slots that have them
+	Rows          map[string]int     `json:"rows,omitempty"`     // likewise tokens whose part of a KV state need not be sent to it
 }
 
 // Live reports whether the worker takes jobs now or will in a moment.
@@ -80,7 +81,7 @@ const lateShare = 0.25
 
 // presenceKey is where a worker's presence is kept: <role>.<model>.<worker>.
 func presenceKey(role jobs.Stage, model, worker string) string {
-	return jobs.KeyToken(string(role)) + "." + jobs.KeyToken(model) + "." + jobs.KeyToken(worker)
+	return protocol.KeyToken(string(role)) + "." + protocol.KeyToken(model) + "." + protocol.KeyToken(worker)
 }
 
 // presencePrefix is what the subjects of the bucket's keys begin with.

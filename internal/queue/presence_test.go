@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A list is read to its end also while presences expire under the reader.
@@ -25,7 +26,7 @@ func TestWorkersWhilePresencesExpire(t *testing.T) {
 	for i := 0; time.Since(start) < r.timing.PresenceTTL+time.Second || last > 0; i++ {
 		if time.Since(start) < r.timing.PresenceTTL { // presences that end one after the other, later on
 			p := fmt.Sprintf(`{"role":"decode","model":%q,"worker":"w%d"}`, testModel, i)
-			if _, err := kv.PutString(limit, presenceKey(jobs.RoleDecode, testModel, fmt.Sprintf("w%d", i)), p); err != nil {
+			if _, err := kv.PutString(limit, presenceKey(protocol.RoleDecode, testModel, fmt.Sprintf("w%d", i)), p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -55,15 +56,15 @@ func TestPeers(t *testing.T) {
 	}
 	down := func(c *WorkerConfig) { c.Describe = func() Presence { return Presence{State: StateDown} } }
 	other := func(c *WorkerConfig) { c.Model = "other:1b" }
-	s := r.prepare(jobs.RolePrefill, 1, passOn, states("here"))
+	s := r.prepare(protocol.RolePrefill, 1, passOn, states("here"))
 	if list := s.Peers(); len(list) != 0 {
 		t.Errorf("peers before the start: %+v", list)
 	}
 	s.begin()
-	r.start(jobs.RolePrefill, 1, passOn, states("beside"))
-	mac := r.start(jobs.RoleDecode, 1, answer, states("mac"))
-	r.start(jobs.RoleDecode, 1, answer, down)
-	r.start(jobs.RoleDecode, 1, answer, other)
+	r.start(protocol.RolePrefill, 1, passOn, states("beside"))
+	mac := r.start(protocol.RoleDecode, 1, answer, states("mac"))
+	r.start(protocol.RoleDecode, 1, answer, down)
+	r.start(protocol.RoleDecode, 1, answer, other)
 	r.present("five workers", func(list []Presence) bool { return len(list) == 5 })
 	r.eventually("two peers", func() bool { return len(s.Peers()) == 2 })
 	for i, want := range []string{"mac", "beside"} { // decode comes before prefill
@@ -102,10 +103,10 @@ func TestRecentPresence(t *testing.T) {
 
 // What a worker said that it runs has gone on since; the record itself stays as it is.
 func TestAge(t *testing.T) {
-	said := Presence{Running: []jobs.Running{{EndsSeconds: 10, FirstSeconds: 2}, {EndsSeconds: 1, HandsOver: true}, {EndsSeconds: 1, Ahead: true}}}
+	said := Presence{Running: []protocol.Running{{EndsSeconds: 10, FirstSeconds: 2}, {EndsSeconds: 1, HandsOver: true}, {EndsSeconds: 1, Ahead: true}}}
 	p := said
 	p.age(4 * time.Second)
-	if want := []jobs.Running{{EndsSeconds: 6}, {EndsSeconds: 3 * lateShare, HandsOver: true}, {Ahead: true}}; !slices.Equal(p.Running, want) {
+	if want := []protocol.Running{{EndsSeconds: 6}, {EndsSeconds: 3 * lateShare, HandsOver: true}, {Ahead: true}}; !slices.Equal(p.Running, want) {
 		t.Errorf("running %+v, want %+v", p.Running, want)
 	}
 	if said.Running[0].EndsSeconds != 10 {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -87,7 +88,7 @@ func (c *Conn) decodeDepth(ctx context.Context, model string, classes ...jobs.Cl
 	defer cancel()
 	depth := 0
 	for _, class := range classes {
-		consumer, err := c.js.Consumer(ctx, StreamRelay, jobs.ConsumerName(jobs.RoleDecode, model, class))
+		consumer, err := c.js.Consumer(ctx, StreamRelay, protocol.ConsumerName(protocol.RoleDecode, model, class))
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue // it comes with the first decode worker
 		}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Pulling is done on the bare protocol: nats.go's Fetch cannot wait at several consumers at once,
@@ -30,10 +31,10 @@ type source struct{ stream, consumer string }
 // sourceOf is the source of a role, model and class token.
 func sourceOf(role jobs.Stage, model string, token jobs.Class) source {
 	stream := StreamRelay
-	if role == jobs.RolePrefill {
+	if role == protocol.RolePrefill {
 		stream = StreamIntake
 	}
-	return source{stream, jobs.ConsumerName(role, model, token)}
+	return source{stream, protocol.ConsumerName(role, model, token)}
 }
 
 func (s source) String() string { return s.stream + "/" + s.consumer }

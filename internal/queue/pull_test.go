@@ -9,8 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func (r *rig) puller() *puller {
@@ -26,7 +27,7 @@ func (r *rig) puller() *puller {
 func testSources() []source {
 	var list []source
 	for _, class := range jobs.Classes {
-		list = append(list, source{StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, class)})
+		list = append(list, source{StreamRelay, protocol.ConsumerName(protocol.RoleDecode, testModel, class)})
 	}
 	return list
 }
@@ -53,7 +54,7 @@ func TestPullIsWithdrawn(t *testing.T) {
 	sources := testSources()
 	woken := make(chan struct{})
 	go func() {
-		r.asking(jobs.RoleDecode, 2)
+		r.asking(protocol.RoleDecode, 2)
 		close(woken)
 	}()
 	if _, err := p.next(t.Context(), sources, 0, woken, nil); !errors.Is(err, errWoken) {
@@ -64,8 +65,8 @@ func TestPullIsWithdrawn(t *testing.T) {
 	}
 	list := []*jobs.Job{testJob(jobs.Interactive), testJob(jobs.Batch)}
 	r.relay(list[1])
-	r.asking(jobs.RoleDecode, 1)
-	if n := r.unacknowledged(jobs.RoleDecode); n != 0 {
+	r.asking(protocol.RoleDecode, 1)
+	if n := r.unacknowledged(protocol.RoleDecode); n != 0 {
 		t.Errorf("%d jobs were delivered to a pull that was withdrawn", n)
 	}
 	r.relay(list[0])
@@ -75,7 +76,7 @@ func TestPullIsWithdrawn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := j.Subject(jobs.StageDecode); a.msg.Subject != want || a.asked.After(a.at) {
+		if want := protocol.SubjectOf(j, jobs.StageDecode); a.msg.Subject != want || a.asked.After(a.at) {
 			t.Errorf("arrival = %s, asked for at %v, there at %v; want %s", a.msg.Subject, a.asked, a.at, want)
 		}
 	}
@@ -101,13 +102,13 @@ func TestSilentPull(t *testing.T) {
 	defer p.close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		r.asking(jobs.RoleDecode, 2)
+		r.asking(protocol.RoleDecode, 2)
 		cancel()
 	}()
 	_, _ = p.next(ctx, testSources(), 0, nil, nil)
 	p.waiting[testSources()[0]].heard = time.Now().Add(-time.Minute)
 	p.dropSilent(time.Now())
-	r.asking(jobs.RoleDecode, 1)
+	r.asking(protocol.RoleDecode, 1)
 	j := testJob(jobs.Interactive)
 	r.relay(j)
 	if a, err := p.next(t.Context(), testSources(), 0, nil, nil); err != nil || a.msg == nil {
@@ -138,7 +139,7 @@ func TestPullIsWithdrawnWithoutConnection(t *testing.T) {
 func TestUnseenDeliveryIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stream, cfg := consumer(r.timing, jobs.RoleDecode, testModel, jobs.Batch)
+	stream, cfg := consumer(r.timing, protocol.RoleDecode, testModel, jobs.Batch)
 	const n = 100
 	for range n {
 		r.relay(testJob(jobs.Batch))
@@ -156,7 +157,7 @@ func TestUnseenDeliveryIsNoAttempt(t *testing.T) {
 	}
 	<-heard
 	attempts := make(chan int, n)
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		attempts <- task.Attempt
 		return answer(ctx, task)
 	})

@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestPurgeBatch(t *testing.T) {
@@ -21,7 +22,7 @@ func TestPurgeBatch(t *testing.T) {
 	for _, l := range [][]*jobs.Job{list, other} {
 		r.finish(l[:2]...)
 		var never atomic.Bool
-		decode := r.start(jobs.RoleDecode, 1, brokenFor(&never))
+		decode := r.start(protocol.RoleDecode, 1, brokenFor(&never))
 		r.relay(l[2])
 		r.result(l[2])
 		if err := decode.stop(); err != nil {
@@ -30,11 +31,11 @@ func TestPurgeBatch(t *testing.T) {
 		r.submit(l[3])
 	}
 	begun, stopped := make(chan struct{}), make(chan struct{})
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-ctx.Done()
 		close(stopped)
-		return jobs.Outcome{}, context.Cause(ctx)
+		return protocol.Outcome{}, context.Cause(ctx)
 	}, func(cfg *WorkerConfig) { cfg.Describe = func() Presence { return Presence{State: StateLoading} } })
 	urgent := *list[4]
 	urgent.Class = jobs.Interactive
@@ -70,11 +71,11 @@ func TestPurgeBatch(t *testing.T) {
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	if err := r.EnsureConsumers(t.Context(), jobs.RoleDecode, "other:1b"); err != nil {
+	if err := r.EnsureConsumers(t.Context(), protocol.RoleDecode, "other:1b"); err != nil {
 		t.Fatal(err)
 	}
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		close(begun)
 		<-goOn
 		return answer(ctx, task)
@@ -84,8 +85,8 @@ func TestInspect(t *testing.T) {
 	defer close(goOn)
 	r.relay(several(1, jobs.Interactive)...)
 	<-begun
-	r.asking(jobs.RoleDecode, 0) // so that nothing is delivered while the slot is taken
-	r.asking(jobs.RolePrefill, 0)
+	r.asking(protocol.RoleDecode, 0) // so that nothing is delivered while the slot is taken
+	r.asking(protocol.RolePrefill, 0)
 	r.relay(several(3, jobs.Batch)...)
 	r.startPrefill(1, passOn) // held back: decode has enough to do
 	r.present("both workers", func(l []Presence) bool { return len(l) == 2 })
@@ -102,7 +103,7 @@ func TestInspect(t *testing.T) {
 	if o.Server.MaxPayload != 8<<20 || o.Server.Version == "" || o.Server.URL != r.server.URL() || o.Server.Sync != SyncInterval || o.Server.RTTSeconds <= 0 {
 		t.Errorf("server = %+v", o.Server)
 	}
-	if len(o.Workers) != 2 || o.Workers[0].Role != jobs.RoleDecode {
+	if len(o.Workers) != 2 || o.Workers[0].Role != protocol.RoleDecode {
 		t.Errorf("workers = %+v", o.Workers)
 	}
 	for _, s := range o.Streams {
@@ -179,14 +180,14 @@ func TestSyncSetting(t *testing.T) {
 // A worker that could not be told of a purge publishes nothing for the job when it is back.
 func TestPurgeWhileWorkerIsAway(t *testing.T) {
 	t.Parallel()
-	refuse := func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "no")
+	refuse := func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "no")
 	}
 	for _, tt := range []struct {
 		name string
 		role jobs.Stage
-		run  func(context.Context, *jobs.Task) (jobs.Outcome, error)
-	}{{"hop", jobs.RolePrefill, passOn}, {"result", jobs.RoleDecode, answer}, {"dead letter", jobs.RoleDecode, refuse}} {
+		run  func(context.Context, *protocol.Task) (protocol.Outcome, error)
+	}{{"hop", protocol.RolePrefill, passOn}, {"result", protocol.RoleDecode, answer}, {"dead letter", protocol.RoleDecode, refuse}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -194,16 +195,16 @@ func TestPurgeWhileWorkerIsAway(t *testing.T) {
 			link := newLink(t, r.server.URL())
 			r.link = link
 			begun, goOn := make(chan struct{}), make(chan struct{})
-			s := r.prepare(tt.role, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			s := r.prepare(tt.role, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				close(begun)
 				<-goOn
 				return tt.run(ctx, task)
 			})
 			r.link = nil
 			j := testJob(jobs.Batch)
-			if tt.role == jobs.RolePrefill {
+			if tt.role == protocol.RolePrefill {
 				r.beginPrefill(s)
-				r.start(jobs.RoleDecode, 1, decodes.note(answer))
+				r.start(protocol.RoleDecode, 1, decodes.note(answer))
 				r.submit(j)
 			} else {
 				s.begin()

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // errRefused is what a request ends with that this user may not make.

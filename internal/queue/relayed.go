@@ -7,7 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Relayed says which of these jobs of a model still have a decode message: those are true in the answer. It is one
@@ -17,7 +18,7 @@ func (c *Conn) Relayed(ctx context.Context, model string, ids []string) (map[str
 	if err != nil {
 		return nil, err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(jobs.JobFilter(jobs.StageDecode, model, "*")))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(protocol.JobFilter(jobs.StageDecode, model, "*")))
 	if err != nil {
 		return nil, c.failed(ctx, err, "look for decode messages in stream %s", StreamRelay)
 	}

@@ -4,7 +4,8 @@ import (
 	"maps"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestRelayed(t *testing.T) {
@@ -15,9 +16,9 @@ func TestRelayed(t *testing.T) {
 	fallen, queued, done := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch)
 	r.relay(waiting, hurried, other, done)
 	r.submit(queued)
-	r.publish(fallen.Subject(jobs.StageFallback), messageID(fallen, jobs.StageFallback),
+	r.publish(protocol.SubjectOf(fallen, jobs.StageFallback), messageID(fallen, jobs.StageFallback),
 		&jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *fallen})
-	if err := r.purge(t.Context(), StreamRelay, done.Subject(jobs.StageDecode)); err != nil {
+	if err := r.purge(t.Context(), StreamRelay, protocol.SubjectOf(done, jobs.StageDecode)); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string

@@ -16,9 +16,10 @@ import (
 
 	"tandem/internal/access"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const testModel = "test/model.v1:7b"
@@ -75,7 +76,7 @@ func (r *rig) begin() {
 	if err := r.EnsureStreams(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		if err := r.EnsureConsumers(r.t.Context(), role, testModel); err != nil {
 			r.t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ type station struct {
 }
 
 // start starts a worker; change may set anything.
-func (r *rig) start(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
+func (r *rig) start(role jobs.Stage, slots int, run func(context.Context, *protocol.Task) (protocol.Outcome, error), change ...func(*WorkerConfig)) *station {
 	r.t.Helper()
 	s := r.prepare(role, slots, run, change...)
 	s.begin()
@@ -136,9 +137,9 @@ func (r *rig) start(role jobs.Stage, slots int, run func(context.Context, *jobs.
 
 // startPrefill starts a prefill worker and waits until it can be seen. A decode worker that is started afterwards leaves the
 // intake to it; one that looks around before may have taken jobs over already.
-func (r *rig) startPrefill(slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
+func (r *rig) startPrefill(slots int, run func(context.Context, *protocol.Task) (protocol.Outcome, error), change ...func(*WorkerConfig)) *station {
 	r.t.Helper()
-	s := r.prepare(jobs.RolePrefill, slots, run, change...)
+	s := r.prepare(protocol.RolePrefill, slots, run, change...)
 	r.beginPrefill(s)
 	return s
 }
@@ -155,7 +156,7 @@ func (r *rig) beginPrefill(s *station) {
 func (r *rig) prefilling(s *station) {
 	r.t.Helper()
 	r.beginPrefill(s)
-	r.start(jobs.RoleDecode, 1, answer)
+	r.start(protocol.RoleDecode, 1, answer)
 }
 
 // idlePrefill starts a prefill worker that takes no job, so that the intake stays as it is.
@@ -167,7 +168,7 @@ func (r *rig) idlePrefill() {
 	})
 }
 
-func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *jobs.Task) (jobs.Outcome, error), change ...func(*WorkerConfig)) *station {
+func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *protocol.Task) (protocol.Outcome, error), change ...func(*WorkerConfig)) *station {
 	r.t.Helper()
 	url := cmp.Or(r.urls, r.server.URL())
 	if r.link != nil {
@@ -178,7 +179,7 @@ func (r *rig) prepare(role jobs.Stage, slots int, run func(context.Context, *job
 		Role: role, Model: testModel, ID: jobs.NewID(), Machine: "machine", Run: run, Slots: s.slots,
 		Describe: func() Presence { return Presence{State: StateReady, Slots: slots, Busy: s.slots.Busy()} },
 	}
-	if role == jobs.RoleDecode { // as the program has it
+	if role == protocol.RoleDecode { // as the program has it
 		cfg.Ahead = 1
 	}
 	cfg.Log = r.logger(string(role) + " worker " + cfg.ID[30:])
@@ -234,7 +235,7 @@ func testJob(class jobs.Class, change ...func(*jobs.Job)) *jobs.Job {
 func (r *rig) submit(list ...*jobs.Job) {
 	r.t.Helper()
 	for _, j := range list {
-		r.publish(jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.User, j.ID), messageID(j, jobs.StagePrefill), j)
+		r.publish(protocol.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.User, j.ID), messageID(j, jobs.StagePrefill), j)
 	}
 }
 
@@ -246,7 +247,7 @@ func (r *rig) relay(list ...*jobs.Job) {
 			V: jobs.Version, Stage: jobs.StageDecode, Job: *j, AcceptedAt: time.Now(), Kind: jobs.KindNone,
 			Prefill: &jobs.Prefill{Server: "elsewhere"}, Attempts: 1,
 		}
-		r.publish(j.Subject(jobs.StageDecode), messageID(j, jobs.StageDecode), h)
+		r.publish(protocol.SubjectOf(j, jobs.StageDecode), messageID(j, jobs.StageDecode), h)
 	}
 }
 
@@ -308,7 +309,7 @@ func (r *rig) result(j *jobs.Job) *jobs.Result {
 	r.t.Helper()
 	var found *jobs.Result
 	r.eventually("result of job "+j.ID, func() bool {
-		msg, err := r.lastMsg(r.t.Context(), StreamResults, jobs.ResultSubject(j.User, j.Batch, j.ID))
+		msg, err := r.lastMsg(r.t.Context(), StreamResults, protocol.ResultSubject(j.User, j.Batch, j.ID))
 		if err != nil || msg == nil {
 			return false
 		}
@@ -365,7 +366,7 @@ func (r *rig) letter(stage jobs.Stage, jobID string) *jetstream.RawStreamMsg {
 	var found *jetstream.RawStreamMsg
 	r.eventually("dead letter of job "+jobID, func() bool {
 		var err error
-		found, err = r.lastMsg(r.t.Context(), StreamDLQ, strings.Replace(jobs.AnyLetterFilter("", jobID), "*", string(stage), 1))
+		found, err = r.lastMsg(r.t.Context(), StreamDLQ, strings.Replace(protocol.AnyLetterFilter("", jobID), "*", string(stage), 1))
 		return err == nil && found != nil
 	})
 	return found
@@ -394,21 +395,21 @@ func (r *rig) inbox(subject string) chan *nats.Msg {
 }
 
 // passOn is a prefill that does nothing.
-func passOn(_ context.Context, t *jobs.Task) (jobs.Outcome, error) {
-	return jobs.Outcome{Next: &jobs.Handover{
+func passOn(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
+	return protocol.Outcome{Next: &jobs.Handover{
 		V: jobs.Version, Stage: jobs.StageDecode, Job: *t.Job, Kind: jobs.KindNone, Attempts: t.Attempt,
 		Prefill: &jobs.Prefill{Server: "machine/prefill", QueueSeconds: t.Waited.Seconds()},
 	}}, nil
 }
 
 // answer is a decode that does nothing.
-func answer(_ context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func answer(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	r := jobs.NewResult(t.Job, jobs.Succeeded)
 	r.Text, r.Method, r.Attempts.Decode = "text of "+t.Job.ID, jobs.MethodDisaggregated, t.Attempt
 	if t.Stage == jobs.StageFallback {
 		r.Method, r.Decision = jobs.MethodFallback, t.Handover.Reason
 	}
-	return jobs.Outcome{Result: r}, nil
+	return protocol.Outcome{Result: r}, nil
 }
 
 // book keeps account of what ran.
@@ -420,8 +421,8 @@ type book struct {
 }
 
 // note wraps a Run function.
-func (b *book) note(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-	return func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (b *book) note(run func(context.Context, *protocol.Task) (protocol.Outcome, error)) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+	return func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 		b.mu.Lock()
 		b.ran, b.attempts = append(b.ran, fmt.Sprintf("%s %s", t.Stage, t.Job.ID)), append(b.attempts, t.Attempt)
 		b.now++

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // record is a log that a test reads while it is written.
@@ -103,29 +104,29 @@ func TestWorkersWithTheirRights(t *testing.T) {
 	r, said := boundRig(t)
 	r.init(false, testModel)
 	var tries sync.Map
-	fails := func(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	fails := func(run func(context.Context, *protocol.Task) (protocol.Outcome, error)) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			_, again := tries.LoadOrStore(task.Job.ID+string(task.Stage), true)
 			task.Emit("a piece of text", "")
 			task.Backlog(ctx)
 			switch {
 			case task.Job.Prompt == "bad":
-				return jobs.Outcome{}, jobs.Errorf(jobs.CodeInvalid, "bad")
+				return protocol.Outcome{}, jobs.Errorf(jobs.CodeInvalid, "bad")
 			case task.Job.Prompt == "retry" && !again:
-				return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineBusy, "try again")
+				return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineBusy, "try again")
 			case task.Job.Prompt == "no prefill" && task.Stage == jobs.StagePrefill:
-				return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+				return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 			case task.Job.Prompt == "stay":
 				<-ctx.Done()
-				return jobs.Outcome{}, context.Cause(ctx)
+				return protocol.Outcome{}, context.Cause(ctx)
 			}
 			return run(ctx, task)
 		}
 	}
-	prefill := r.bound(r.prepare(jobs.RolePrefill, 1, fails(passOn)), said)
+	prefill := r.bound(r.prepare(protocol.RolePrefill, 1, fails(passOn)), said)
 	prefill.conn.letters = letterBound{letters: 1, bytes: 1 << 20}
 	r.present("the prefill worker", func(list []Presence) bool { return len(list) == 1 })
-	decode := r.bound(r.prepare(jobs.RoleDecode, 1, fails(answer)), said)
+	decode := r.bound(r.prepare(protocol.RoleDecode, 1, fails(answer)), said)
 	prompt := func(text string) *jobs.Job {
 		return testJob(jobs.Batch, func(j *jobs.Job) { j.Prompt, j.Stream = text, true })
 	}
@@ -159,7 +160,7 @@ func TestWorkersWithTheirRights(t *testing.T) {
 	if got := r.result(alone); got.Status != jobs.Succeeded {
 		t.Errorf("a job that decode did alone has status %s", got.Status)
 	}
-	again := r.bound(r.prepare(jobs.RolePrefill, 1, fails(passOn)), said) // which looks through what was acknowledged
+	again := r.bound(r.prepare(protocol.RolePrefill, 1, fails(passOn)), said) // which looks through what was acknowledged
 	r.present("both", func(list []Presence) bool { return len(list) == 2 })
 	for _, s := range []*station{again, decode} {
 		if err := s.stop(); err != nil {
@@ -178,18 +179,18 @@ func TestGraderIsServed(t *testing.T) {
 	r.init(false, testModel)
 	log := slog.New(slog.NewTextHandler(said, nil))
 	running := make(chan struct{}, 1)
-	r.bound(r.prepare(jobs.RolePrefill, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.bound(r.prepare(protocol.RolePrefill, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		switch task.Job.Prompt {
 		case "bad":
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeInvalid, "bad")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeInvalid, "bad")
 		case "stay":
 			running <- struct{}{}
 			<-ctx.Done()
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 		return passOn(ctx, task)
 	}), said)
-	r.bound(r.prepare(jobs.RoleDecode, 1, answer), said)
+	r.bound(r.prepare(protocol.RoleDecode, 1, answer), said)
 	r.present("both", func(list []Presence) bool { return len(list) == 2 })
 	grader := func(name string) *Client {
 		return NewClient(connects(t, Config{
@@ -263,10 +264,10 @@ func TestAnswersAreNoRequests(t *testing.T) {
 	r, said := boundRig(t, "user")
 	r.init(false, testModel)
 	running := make(chan struct{}, 2)
-	r.bound(r.prepare(jobs.RoleDecode, 1, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+	r.bound(r.prepare(protocol.RoleDecode, 1, func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 		running <- struct{}{}
 		<-ctx.Done()
-		return jobs.Outcome{}, context.Cause(ctx)
+		return protocol.Outcome{}, context.Cause(ctx)
 	}), said)
 	r.present("the worker", func(list []Presence) bool { return len(list) == 1 })
 	job := testJob(jobs.Batch)
@@ -276,12 +277,12 @@ func TestAnswersAreNoRequests(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the job does not run")
 	}
-	thief := r.connectAs(jobs.RolePrefill, nil)
+	thief := r.connectAs(protocol.RolePrefill, nil)
 	bucket, err := thief.js.KeyValue(t.Context(), BucketWorkers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := presenceKey(jobs.RolePrefill, testModel, "thief")
+	key := presenceKey(protocol.RolePrefill, testModel, "thief")
 	if _, err := bucket.Put(t.Context(), key, []byte(`{"jobs":["`+job.ID+`"]}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +304,7 @@ func TestAnswersAreNoRequests(t *testing.T) {
 func TestWorkerWithoutStreams(t *testing.T) {
 	t.Parallel()
 	r, _ := boundRig(t)
-	c, start := r.connectAs(jobs.RoleDecode, nil), time.Now()
+	c, start := r.connectAs(protocol.RoleDecode, nil), time.Now()
 	wants := func(err error, what string) {
 		t.Helper()
 		for _, want := range []string{what, "is missing", "submitter admin init --model " + testModel} {
@@ -317,12 +318,12 @@ func TestWorkerWithoutStreams(t *testing.T) {
 	if err := c.EnsureStreams(t.Context()); err != nil {
 		t.Errorf("with all streams there: %v", err)
 	}
-	wants(c.EnsureConsumers(t.Context(), jobs.RoleDecode, testModel), "consumer decode_")
+	wants(c.EnsureConsumers(t.Context(), protocol.RoleDecode, testModel), "consumer decode_")
 	if took := time.Since(start); took > absentLimit/2 {
 		t.Errorf("it took %v", took)
 	}
 	r.init(false, testModel)
-	if err := c.EnsureConsumers(t.Context(), jobs.RoleDecode, testModel); err != nil {
+	if err := c.EnsureConsumers(t.Context(), protocol.RoleDecode, testModel); err != nil {
 		t.Errorf("with all consumers there: %v", err)
 	}
 }
@@ -332,12 +333,12 @@ func TestWorkerWaitsForItsConsumers(t *testing.T) {
 	t.Parallel()
 	r, said := boundRig(t)
 	r.init(false, testModel)
-	r.bound(r.prepare(jobs.RoleDecode, 1, answer), said)
+	r.bound(r.prepare(protocol.RoleDecode, 1, answer), said)
 	first := testJob(jobs.Batch)
 	r.relay(first)
 	r.result(first)
 	for round := range 2 {
-		gone := sourceOf(jobs.RoleDecode, testModel, jobs.Batch)
+		gone := sourceOf(protocol.RoleDecode, testModel, jobs.Batch)
 		if err := r.js.DeleteConsumer(t.Context(), gone.stream, gone.consumer); err != nil {
 			t.Fatal(err)
 		}
@@ -358,10 +359,10 @@ func TestKeyOfAnother(t *testing.T) {
 	t.Parallel()
 	r, _ := boundRig(t, "alice")
 	for name, cfg := range map[string]Config{
-		"a worker":          {Name: "tandem-decode w", Model: testModel, Inbox: access.WorkerInbox(jobs.RoleDecode, testModel), NKey: r.access.Worker(jobs.RolePrefill, testModel)},
+		"a worker":          {Name: "tandem-decode w", Model: testModel, Inbox: access.WorkerInbox(protocol.RoleDecode, testModel), NKey: r.access.Worker(protocol.RolePrefill, testModel)},
 		"a grader":          {Name: "g", Inbox: "bob", NKey: r.credential("alice")},
-		"a grader as one":   {Name: "tandem-decode w", Model: testModel, Inbox: access.WorkerInbox(jobs.RoleDecode, testModel), NKey: r.credential("alice")},
-		"a worker's as one": {Name: "g", Inbox: "alice", NKey: r.access.Worker(jobs.RolePrefill, testModel)},
+		"a grader as one":   {Name: "tandem-decode w", Model: testModel, Inbox: access.WorkerInbox(protocol.RoleDecode, testModel), NKey: r.credential("alice")},
+		"a worker's as one": {Name: "g", Inbox: "alice", NKey: r.access.Worker(protocol.RolePrefill, testModel)},
 	} {
 		cfg.URL, cfg.TLSCA = r.urls, r.access.CA()
 		began := time.Now()

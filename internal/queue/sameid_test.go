@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Ids are made by clients. Jobs of two users that have the same are two jobs, wherever they are: what becomes of one does nothing to the other.
@@ -39,7 +40,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		var mu sync.Mutex
 		prompts := map[string]int{}
 		r.startPrefill(2, passOn)
-		r.start(jobs.RoleDecode, 2, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		r.start(protocol.RoleDecode, 2, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			mu.Lock()
 			prompts[task.Job.Prompt]++
 			mu.Unlock()
@@ -65,8 +66,8 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 			if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != PriorQueued {
 				t.Errorf("Cancel = %+v, %v; want queued", got, err)
 			}
-			r.start(jobs.RolePrefill, 1, passOn)
-			r.start(jobs.RoleDecode, 1, answer)
+			r.start(protocol.RolePrefill, 1, passOn)
+			r.start(protocol.RoleDecode, 1, answer)
 			succeeded(t, r, others)
 			if res := r.result(mine); res.Status != jobs.Cancelled {
 				t.Errorf("result = %+v, want the cancelled one", res)
@@ -78,12 +79,12 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		r := newRig(t)
 		mine, others := pair()
 		begun, goOn := make(chan struct{}, 2), make(chan struct{})
-		r.start(jobs.RoleDecode, 2, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		r.start(protocol.RoleDecode, 2, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			begun <- struct{}{}
 			select {
 			case <-goOn:
 			case <-ctx.Done():
-				return jobs.Outcome{}, context.Cause(ctx)
+				return protocol.Outcome{}, context.Cause(ctx)
 			}
 			return answer(ctx, task)
 		})
@@ -101,10 +102,10 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		r := newRig(t)
 		mine, others := pair()
 		begun := make(chan struct{}, 2)
-		r.start(jobs.RoleDecode, 2, func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+		r.start(protocol.RoleDecode, 2, func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 			begun <- struct{}{}
 			<-ctx.Done()
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		})
 		r.relay(mine, others)
 		<-begun

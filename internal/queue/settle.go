@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // settle makes records of what became of a task, and only then acknowledges the message. It
 // tells the stage what became of its outcome.
-func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error {
+func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) error {
 	published := false
 	defer func() {
 		if o.Settled != nil {
@@ -46,21 +47,21 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 		}
 	}
 
-	class := jobs.Classify(err)
+	class := protocol.Classify(err)
 	d.log.Warn("task failed", "attempt", d.attempt, "code", jobs.CodeOf(err), "error", err, "then", class.String())
 	switch class {
-	case jobs.Ended:
+	case protocol.Ended:
 		return d.end(ctx, err)
-	case jobs.Permanent:
+	case protocol.Permanent:
 		return d.fail(ctx, d.attempt, err)
-	case jobs.HandBack:
+	case protocol.HandBack:
 		if err := d.recordUncountedRedelivery(ctx); err != nil {
 			return err
 		}
-		d.nakWithDelay(ctx, jobs.RetryDelay(class, d.attempt))
+		d.nakWithDelay(ctx, protocol.RetryDelay(class, d.attempt))
 		return nil
 	}
-	last := d.attempt >= jobs.MaxAttempts(d.address.Stage)
+	last := d.attempt >= protocol.MaxAttempts(d.address.Stage)
 	d.w.failed(err, !last || d.address.Stage == jobs.StagePrefill) // from where it goes to fallback
 	if last {
 		return d.exhausted(ctx, d.attempt, err.Error())
@@ -68,7 +69,7 @@ func (d *delivery) settle(ctx context.Context, o jobs.Outcome, err error) error 
 	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
 		return err
 	}
-	d.nakWithDelay(ctx, jobs.RetryDelay(class, d.attempt))
+	d.nakWithDelay(ctx, protocol.RetryDelay(class, d.attempt))
 	return nil
 }
 
@@ -86,7 +87,7 @@ func (d *delivery) requeueUncounted(ctx context.Context, cause error) {
 		d.log.Error("record that this delivery is no attempt; it counts as one", "error", err)
 		return
 	}
-	d.nakWithDelay(ctx, jobs.RetryDelay(jobs.HandBack, d.attempt))
+	d.nakWithDelay(ctx, protocol.RetryDelay(protocol.HandBack, d.attempt))
 }
 
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
@@ -254,12 +255,12 @@ func (d *delivery) historyKey() string {
 	return historyKey(d.address.Stage, d.address.User, d.address.JobID)
 }
 
-func (d *delivery) replyTo() string { return d.msg.Header.Get(jobs.HeaderReplyTo) }
+func (d *delivery) replyTo() string { return d.msg.Header.Get(protocol.HeaderReplyTo) }
 
 // handBack gives the message to whoever asks next, uncounted: there is no slot for it here.
 func (d *delivery) handBack(ctx context.Context) {
 	var err error
-	if d.address, err = jobs.ParseJobSubject(d.msg.Subject); err == nil && !d.uncounted {
+	if d.address, err = protocol.ParseJobSubject(d.msg.Subject); err == nil && !d.uncounted {
 		err = d.recordUncountedRedelivery(ctx)
 	}
 	if err != nil {

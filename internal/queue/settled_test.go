@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // settled notes what stages are told of their outcomes.
@@ -19,8 +20,8 @@ type settled struct {
 }
 
 // of adds a Settled to what a stage returns.
-func (s *settled) of(run func(context.Context, *jobs.Task) (jobs.Outcome, error)) func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-	return func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (s *settled) of(run func(context.Context, *protocol.Task) (protocol.Outcome, error)) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+	return func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 		o, err := run(ctx, t)
 		o.Settled = func(done bool) {
 			s.mu.Lock()
@@ -50,45 +51,45 @@ func TestSettled(t *testing.T) {
 	tests := []struct {
 		name string
 		role jobs.Stage
-		run  func(r *rig, s *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
+		run  func(r *rig, s *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error)
 		want []bool
 	}{
-		{"hop", jobs.RolePrefill, func(_ *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"hop", protocol.RolePrefill, func(_ *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			return passOn(ctx, t)
 		}, []bool{true}},
-		{"result", jobs.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"result", protocol.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			return answer(ctx, t)
 		}, []bool{true}},
-		{"failed at first", jobs.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"failed at first", protocol.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			o, err := answer(ctx, t)
 			if t.Attempt == 1 {
 				err = errors.New("broken")
 			}
 			return o, err
 		}, []bool{false, true}},
-		{"handed back at first", jobs.RolePrefill, func(r *rig, s *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"handed back at first", protocol.RolePrefill, func(r *rig, s *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			o, err := passOn(ctx, t)
 			if r.history(s, t).HandBacks == 0 {
 				err = jobs.Errorf(jobs.CodeEngineBusy, "busy")
 			}
 			return o, err
 		}, []bool{false, true}},
-		{"permanent", jobs.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"permanent", protocol.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			o, _ := answer(ctx, t)
 			return o, jobs.Errorf(jobs.CodeEngineRefused, "no")
 		}, []bool{false}},
-		{"neither hop nor result", jobs.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"neither hop nor result", protocol.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			if t.Attempt > 1 {
 				return answer(ctx, t)
 			}
-			return jobs.Outcome{}, nil
+			return protocol.Outcome{}, nil
 		}, []bool{false, true}},
-		{"too large to publish", jobs.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"too large to publish", protocol.RoleDecode, func(_ *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			o, err := answer(ctx, t)
 			o.Result.Text = strings.Repeat("x", jobs.MaxRecord)
 			return o, err
 		}, []bool{false}},
-		{"purged meanwhile, with a result", jobs.RolePrefill, func(r *rig, _ *station, ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+		{"purged meanwhile, with a result", protocol.RolePrefill, func(r *rig, _ *station, ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 			end := jobs.NewResult(t.Job, jobs.Cancelled)
 			end.Error = &jobs.ErrorInfo{Code: jobs.CodeCancelled, Message: "cancelled"}
 			if _, err := r.PublishResult(ctx, end, ""); err != nil {
@@ -105,8 +106,8 @@ func TestSettled(t *testing.T) {
 			var told settled
 			j := testJob(jobs.Batch)
 			var s *station
-			s = r.prepare(tt.role, 1, told.of(func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) { return tt.run(r, s, ctx, t) }))
-			if tt.role == jobs.RolePrefill {
+			s = r.prepare(tt.role, 1, told.of(func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) { return tt.run(r, s, ctx, t) }))
+			if tt.role == protocol.RolePrefill {
 				r.prefilling(s)
 				r.submit(j)
 			} else {
@@ -126,7 +127,7 @@ func TestSettled(t *testing.T) {
 }
 
 // history is what is known of a task's job at this moment.
-func (r *rig) history(s *station, t *jobs.Task) history {
+func (r *rig) history(s *station, t *protocol.Task) history {
 	h, _, err := r.readHistory(r.t.Context(), historyKey(t.Stage, t.Job.User, t.Job.ID))
 	if err != nil {
 		r.t.Error(err)
@@ -144,7 +145,7 @@ func TestSettledWhenTheWorkerEnds(t *testing.T) {
 			r := newRig(t, ackWait(2*time.Second))
 			var told settled
 			var s *station
-			s = r.prepare(jobs.RoleDecode, 1, told.of(func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+			s = r.prepare(protocol.RoleDecode, 1, told.of(func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 				if !published {
 					s.kill()
 				}
@@ -163,7 +164,7 @@ func TestSettledWhenTheWorkerEnds(t *testing.T) {
 			if got := told.list(); !slices.Equal(got, []bool{published}) {
 				t.Errorf("the stage was told %v, want %t once", got, published)
 			}
-			r.start(jobs.RoleDecode, 1, answer)
+			r.start(protocol.RoleDecode, 1, answer)
 			r.results(j)
 		})
 	}
@@ -173,11 +174,11 @@ func TestSettledWhenTheWorkerEnds(t *testing.T) {
 func TestDeadLetterOfAState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start(jobs.RoleDecode, 1, func(context.Context, *jobs.Task) (jobs.Outcome, error) {
-		return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "no")
+	r.start(protocol.RoleDecode, 1, func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "no")
 	})
 	j := testJob(jobs.Batch)
-	r.publish(j.Subject(jobs.StageDecode), messageID(j, jobs.StageDecode), &jobs.Handover{
+	r.publish(protocol.SubjectOf(j, jobs.StageDecode), messageID(j, jobs.StageDecode), &jobs.Handover{
 		V: jobs.Version, Stage: jobs.StageDecode, Job: *j, AcceptedAt: time.Now(), Kind: jobs.KindState,
 		State:   &jobs.State{URL: "http://192.0.2.7:8002/state/0011", Token: "s3cret", Bytes: 7, Tokens: 5},
 		Prefill: &jobs.Prefill{Server: "elsewhere"}, Attempts: 1,

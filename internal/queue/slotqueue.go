@@ -5,7 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // slotQueue is where deliveries wait that were fetched before a slot was free for them: interactive ones first, then in order of arrival.
@@ -35,8 +36,8 @@ func newSlotQueue() *slotQueue { return &slotQueue{moved: make(chan struct{})} }
 
 // class is that of the jobs of a source.
 func (s source) class() jobs.Class {
-	_, _, token, _ := jobs.ModelOfConsumer(s.consumer)
-	class, _, _ := token.Split()
+	_, _, token, _ := protocol.ModelOfConsumer(s.consumer)
+	class, _, _ := protocol.SplitToken(token)
 	return class
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A nats-server (2.15) that is told to end while an acknowledgement arrives may note it and not remove the message. No consumer gets such a
@@ -20,7 +21,7 @@ func (w *Worker) sweep(ctx context.Context) {
 	defer w.c.nc.RemoveStatusListener(back)
 	for {
 		for _, role := range w.roles() {
-			for _, class := range jobs.Tokens(role) {
+			for _, class := range protocol.Tokens(role) {
 				_ = w.c.retry(ctx, "look for messages that were acknowledged", func(ctx context.Context) error {
 					return w.c.sweep(ctx, role, w.cfg.Model, class)
 				}) // else ctx has ended, or the connection
@@ -86,11 +87,11 @@ func (c *Conn) left(ctx context.Context, stream string, msg *jetstream.RawStream
 		return true, nil // it was dead-lettered as it is, before it was acknowledged
 	}
 	if stream == StreamIntake {
-		hop, err := c.lastMsg(ctx, StreamRelay, jobs.AnyJobFilter("*", l.job.User, l.job.ID))
+		hop, err := c.lastMsg(ctx, StreamRelay, protocol.AnyJobFilter("*", l.job.User, l.job.ID))
 		if hop != nil || err != nil {
 			return hop != nil, err
 		}
 	}
-	result, err := c.lastMsg(ctx, StreamResults, jobs.ResultSubject(l.job.User, l.job.Batch, l.job.ID))
+	result, err := c.lastMsg(ctx, StreamResults, protocol.ResultSubject(l.job.User, l.job.Batch, l.job.ID))
 	return result != nil, err
 }

@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // bringBack does something, and then gives a stream the messages back that it had before. The consumers keep what they know. It is what a
@@ -53,13 +54,13 @@ func TestAcknowledgedMessagesAreRemoved(t *testing.T) {
 			r := newRigOn(t, natsembed.Options{Dir: dir})
 			var done book
 			list := input(3)
-			queue, start := r.relay, func() *station { return r.start(jobs.RoleDecode, 2, done.note(answer)) }
+			queue, start := r.relay, func() *station { return r.start(protocol.RoleDecode, 2, done.note(answer)) }
 			if c.stream == StreamIntake {
 				queue, start = r.submit, func() *station {
 					s := r.startPrefill(2, done.note(passOn))
-					r.start(jobs.RoleDecode, len(list), func(ctx context.Context, _ *jobs.Task) (jobs.Outcome, error) {
+					r.start(protocol.RoleDecode, len(list), func(ctx context.Context, _ *protocol.Task) (protocol.Outcome, error) {
 						<-ctx.Done()
-						return jobs.Outcome{}, ctx.Err()
+						return protocol.Outcome{}, ctx.Err()
 					})
 					return s
 				}
@@ -94,7 +95,7 @@ func TestAcknowledgedMessageOfUnfinishedJobStays(t *testing.T) {
 	j := testJob(jobs.Batch)
 	r.relay(j)
 	r.bringBack(dir, StreamRelay, func() {
-		c, err := r.js.Consumer(t.Context(), StreamRelay, jobs.ConsumerName(jobs.RoleDecode, testModel, j.Class))
+		c, err := r.js.Consumer(t.Context(), StreamRelay, protocol.ConsumerName(protocol.RoleDecode, testModel, j.Class))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +109,7 @@ func TestAcknowledgedMessageOfUnfinishedJobStays(t *testing.T) {
 	})
 	sweep := func(want int) {
 		t.Helper()
-		if err := r.sweep(t.Context(), jobs.RoleDecode, testModel, j.Class); err != nil {
+		if err := r.sweep(t.Context(), protocol.RoleDecode, testModel, j.Class); err != nil {
 			t.Fatal(err)
 		}
 		if n := r.waiting(StreamRelay); n != want {

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // With no live prefill worker the decode worker takes the intake, and gives it back when one is there.
@@ -15,7 +16,7 @@ func TestTakeover(t *testing.T) {
 	r := newRig(t, presenceTTL(4*time.Second))
 	var prefills, decodes book
 	prefill := r.startPrefill(1, prefills.note(passOn))
-	r.start(jobs.RoleDecode, 2, decodes.note(answer))
+	r.start(protocol.RoleDecode, 2, decodes.note(answer))
 	r.present("both", func(list []Presence) bool { return len(list) == 2 })
 	job := func() (*jobs.Job, *jobs.Result) {
 		j := testJob(jobs.Batch)
@@ -37,12 +38,12 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("a job that was to be local: %+v", res)
 	}
 
-	r.start(jobs.RolePrefill, 1, prefills.note(passOn))
+	r.start(protocol.RolePrefill, 1, prefills.note(passOn))
 	r.eventually("given back", func() bool {
 		_, res := job()
 		return res.Method == jobs.MethodDisaggregated
 	})
-	r.asking(jobs.RolePrefill, 2)
+	r.asking(protocol.RolePrefill, 2)
 	for range 10 {
 		if _, res := job(); res.Method != jobs.MethodDisaggregated {
 			t.Errorf("with a new prefill worker: %+v", res)
@@ -54,8 +55,8 @@ func TestTakeover(t *testing.T) {
 func TestTakeoverFromWorkerThatIsDown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start(jobs.RoleDecode, 1, answer)
-	r.start(jobs.RolePrefill, 1, passOn, func(c *WorkerConfig) {
+	r.start(protocol.RoleDecode, 1, answer)
+	r.start(protocol.RolePrefill, 1, passOn, func(c *WorkerConfig) {
 		c.Describe = func() Presence { return Presence{State: StateDown, Slots: 1} }
 		c.Ready = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	})
@@ -71,11 +72,11 @@ func TestBacklogIsNoReasonToTakeOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var prefills book
-	r.startPrefill(1, prefills.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.startPrefill(1, prefills.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-time.After(10 * time.Millisecond) // so that the queue is long for a while
 		return passOn(ctx, task)
 	}))
-	r.start(jobs.RoleDecode, 4, answer)
+	r.start(protocol.RoleDecode, 4, answer)
 	list := several(100, jobs.Batch)
 	r.submit(list...)
 	for _, res := range r.results(list...) {
@@ -93,7 +94,7 @@ func TestBackPressure(t *testing.T) {
 	goOn := make(chan struct{})
 	var prefills, decodes book
 	r.startPrefill(3, prefills.note(passOn))
-	r.start(jobs.RoleDecode, 2, decodes.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 2, decodes.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-goOn
 		return answer(ctx, task)
 	}))
@@ -115,19 +116,19 @@ func TestNoDecodeWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var prefills book
-	r.start(jobs.RolePrefill, 1, prefills.note(passOn))
+	r.start(protocol.RolePrefill, 1, prefills.note(passOn))
 	list := several(3, jobs.Batch)
 	r.submit(list...)
-	r.remains("no job fetched", 500*time.Millisecond, func() bool { return r.unacknowledged(jobs.RolePrefill) == 0 && prefills.times() == 0 })
-	decode := r.start(jobs.RoleDecode, 1, answer)
+	r.remains("no job fetched", 500*time.Millisecond, func() bool { return r.unacknowledged(protocol.RolePrefill) == 0 && prefills.times() == 0 })
+	decode := r.start(protocol.RoleDecode, 1, answer)
 	r.results(list...)
 
 	// Nor when the decode worker goes while prefill waits for a job.
-	r.asking(jobs.RolePrefill, 2)
+	r.asking(protocol.RolePrefill, 2)
 	if err := decode.stop(); err != nil {
 		t.Error(err)
 	}
-	r.asking(jobs.RolePrefill, 0)
+	r.asking(protocol.RolePrefill, 0)
 }
 
 func TestGate(t *testing.T) {
@@ -218,17 +219,17 @@ func TestFleet(t *testing.T) {
 	expect(0, false, false) // within the grace of a third of a beat
 	f.expire(at(time.Second))
 	expect(0, true, true)
-	f.record("a", p(jobs.RoleDecode, "m:1", StateReady), at(time.Second))
-	f.record("b", p(jobs.RoleDecode, "m:1", StateLoading), at(time.Second))
+	f.record("a", p(protocol.RoleDecode, "m:1", StateReady), at(time.Second))
+	f.record("b", p(protocol.RoleDecode, "m:1", StateLoading), at(time.Second))
 	expect(4, true, true)
-	f.record("c", p(jobs.RoleDecode, "other:1", StateReady), at(time.Second))
-	f.record("d", p(jobs.RolePrefill, "m:1", StateDown), at(time.Second))
+	f.record("c", p(protocol.RoleDecode, "other:1", StateReady), at(time.Second))
+	f.record("d", p(protocol.RolePrefill, "m:1", StateDown), at(time.Second))
 	expect(4, true, false)
-	f.record("d", p(jobs.RolePrefill, "m:1", StateReady), at(2*time.Second))
+	f.record("d", p(protocol.RolePrefill, "m:1", StateReady), at(2*time.Second))
 	expect(4, false, true)
 	f.record("b", nil, at(3*time.Second))
 	expect(2, false, true)
-	f.record("d", p(jobs.RolePrefill, "m:1", StateDraining), at(3*time.Second))
+	f.record("d", p(protocol.RolePrefill, "m:1", StateDraining), at(3*time.Second))
 	expect(2, false, false) // a restart may be over in a moment
 	f.expire(at(4 * time.Second))
 	expect(2, true, true)

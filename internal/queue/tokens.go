@@ -7,7 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // TokenStream brings the text of a job while it is generated. Pieces may be lost, and begin again at
@@ -24,7 +25,7 @@ type TokenStream struct {
 func (c *Client) Tokens(ctx context.Context, batch, jobID string) (*TokenStream, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	sub, err := c.nc.SubscribeSync(jobs.TokensSubject(c.user, batch, jobID))
+	sub, err := c.nc.SubscribeSync(protocol.TokensSubject(c.user, batch, jobID))
 	if err == nil {
 		if err = c.nc.FlushWithContext(ctx); err == nil {
 			return &TokenStream{c, jobID, sub}, nil

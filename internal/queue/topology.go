@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // The streams and buckets.
@@ -60,20 +61,20 @@ func streams(t Timing) []jetstream.StreamConfig {
 		}
 	}
 
-	intake := work(StreamIntake, intakeBytes, jobs.SubjectIntake)
+	intake := work(StreamIntake, intakeBytes, protocol.SubjectIntake)
 	intake.MaxMsgs = intakeMessages
 	control := work(StreamControl, controlBytes, "kept.>")
 	control.MaxAge, control.Duplicates, control.MaxMsgSize = keepControl, 2*time.Minute, 1024 // a message is empty, and its subject says all
 	all := []jetstream.StreamConfig{
 		intake,
-		work(StreamRelay, relayBytes, jobs.SubjectDecode, jobs.SubjectFall),
+		work(StreamRelay, relayBytes, protocol.SubjectDecode, protocol.SubjectFall),
 		control,
 		{
-			Name: StreamResults, Subjects: []string{jobs.SubjectResults}, MaxBytes: resultsBytes, MaxAge: keepResults, Duplicates: 2 * time.Minute,
+			Name: StreamResults, Subjects: []string{protocol.SubjectResults}, MaxBytes: resultsBytes, MaxAge: keepResults, Duplicates: 2 * time.Minute,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 		},
 		{
-			Name: StreamDLQ, Subjects: []string{jobs.SubjectDLQ}, MaxBytes: lettersBytes, MaxAge: keepLetters, Duplicates: 2 * time.Minute,
+			Name: StreamDLQ, Subjects: []string{protocol.SubjectDLQ}, MaxBytes: lettersBytes, MaxAge: keepLetters, Duplicates: 2 * time.Minute,
 			MaxMsgsPerSubject: 1,
 		},
 		bucket(BucketWorkers, workersBytes, t.PresenceTTL),
@@ -92,19 +93,19 @@ func streams(t Timing) []jetstream.StreamConfig {
 // consumer is the one description of the durable that all workers of a role, model and class token share.
 func consumer(t Timing, role jobs.Stage, model string, class jobs.Class) (stream string, cfg jetstream.ConsumerConfig) {
 	cfg = jetstream.ConsumerConfig{
-		Durable:       jobs.ConsumerName(role, model, class),
+		Durable:       protocol.ConsumerName(role, model, class),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       t.AckWait,
 		MaxDeliver:    -1, // attempts are counted by us: a job at the server's limit would lie in the stream for ever
 		MaxAckPending: -1, // jobs that wait for another try must not keep fresh ones back
 	}
-	if role == jobs.RolePrefill {
-		cfg.FilterSubject = jobs.JobFilter(jobs.StagePrefill, model, class)
+	if role == protocol.RolePrefill {
+		cfg.FilterSubject = protocol.JobFilter(jobs.StagePrefill, model, class)
 		return StreamIntake, cfg
 	}
 	cfg.FilterSubjects = []string{
-		jobs.JobFilter(jobs.StageDecode, model, class),
-		jobs.JobFilter(jobs.StageFallback, model, class),
+		protocol.JobFilter(jobs.StageDecode, model, class),
+		protocol.JobFilter(jobs.StageFallback, model, class),
 	}
 	return StreamRelay, cfg
 }
@@ -121,8 +122,8 @@ func durables(t Timing, models []string) iter.Seq2[string, jetstream.ConsumerCon
 			return
 		}
 		for _, model := range models {
-			for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
-				for _, class := range jobs.Tokens(role) {
+			for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
+				for _, class := range protocol.Tokens(role) {
 					if !yield(consumer(t, role, model, class)) {
 						return
 					}
@@ -212,7 +213,7 @@ func (c *Conn) EnsureConsumers(ctx context.Context, role jobs.Stage, model strin
 func (c *Conn) ensureConsumers(ctx context.Context, role jobs.Stage, model string) error {
 	var errs []error
 	for stream, want := range durables(c.timing, []string{model}) {
-		if worker, _, _, _ := jobs.ModelOfConsumer(want.Durable); worker != "" && worker != role {
+		if worker, _, _, _ := protocol.ModelOfConsumer(want.Durable); worker != "" && worker != role {
 			continue
 		}
 		err := c.compareConsumer(ctx, stream, want)
@@ -284,7 +285,7 @@ func (c *Conn) models(ctx context.Context) ([]string, error) {
 		}
 		names := stream.ConsumerNames(ctx)
 		for consumer := range names.Name() {
-			if _, model, _, ok := jobs.ModelOfConsumer(consumer); ok {
+			if _, model, _, ok := protocol.ModelOfConsumer(consumer); ok {
 				models = append(models, model)
 			}
 		}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // bareRig is a rig without streams.
@@ -32,7 +33,7 @@ func TestEnsureTwiceAndAtOnce(t *testing.T) {
 			if err := c.EnsureStreams(t.Context()); err != nil {
 				t.Errorf("EnsureStreams: %v", err)
 			}
-			for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+			for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 				if err := c.EnsureConsumers(t.Context(), role, testModel); err != nil {
 					t.Errorf("EnsureConsumers(%s): %v", role, err)
 				}
@@ -44,7 +45,7 @@ func TestEnsureTwiceAndAtOnce(t *testing.T) {
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Errorf("EnsureStreams again: %v", err)
 	}
-	if err := r.EnsureConsumers(t.Context(), jobs.RoleDecode, testModel); err != nil {
+	if err := r.EnsureConsumers(t.Context(), protocol.RoleDecode, testModel); err != nil {
 		t.Errorf("EnsureConsumers again: %v", err)
 	}
 	if n := r.waiting(StreamIntake); n != 1 {
@@ -193,13 +194,13 @@ func TestConsumerDrift(t *testing.T) {
 			if err := r.EnsureStreams(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			stream, want := consumer(r.timing, jobs.RoleDecode, testModel, jobs.Batch)
+			stream, want := consumer(r.timing, protocol.RoleDecode, testModel, jobs.Batch)
 			have := want
 			tt.change(&have)
 			if _, err := r.js.CreateConsumer(t.Context(), stream, have); err != nil {
 				t.Fatal(err)
 			}
-			drift, ok := errors.AsType[*DriftError](r.EnsureConsumers(t.Context(), jobs.RoleDecode, testModel))
+			drift, ok := errors.AsType[*DriftError](r.EnsureConsumers(t.Context(), protocol.RoleDecode, testModel))
 			if !ok || drift.Kind != "consumer" || len(drift.Fields) != 1 || drift.Fields[0].Field != tt.field {
 				t.Fatalf("EnsureConsumers error = %+v, want drift of %s", drift, tt.field)
 			}

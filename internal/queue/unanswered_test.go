@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/rig/tap"
+	"tandem/jobs"
 )
 
 // A request that reaches nobody, as while a cluster elects a leader, is made again, however long its caller is willing to wait.

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // refuse is a decode whose engine takes no job.
-func refuse(context.Context, *jobs.Task) (jobs.Outcome, error) {
-	return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "the engine says no")
+func refuse(context.Context, *protocol.Task) (protocol.Outcome, error) {
+	return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "the engine says no")
 }
 
 // wantEnd checks that a job has one result of this status, and one dead letter if it failed and none if not.
@@ -52,7 +53,7 @@ func TestOneEndOfTwo(t *testing.T) {
 						t.Errorf("the other end is first: %t, %v; want %t", first, err, !failedFirst)
 					}
 				})
-				s := r.prepare(jobs.RoleDecode, 1, refuse)
+				s := r.prepare(protocol.RoleDecode, 1, refuse)
 				if failedFirst {
 					s.published = func(string) { end() }
 				} else {
@@ -84,12 +85,12 @@ func TestCrashBeforeDeadLetter(t *testing.T) {
 		stage jobs.Stage
 		put   func(r *rig, j *jobs.Job)
 	}{
-		"prefill":  {jobs.RolePrefill, jobs.StagePrefill, func(r *rig, j *jobs.Job) { r.submit(j) }},
-		"decode":   {jobs.RoleDecode, jobs.StageDecode, func(r *rig, j *jobs.Job) { r.relay(j) }},
-		"takeover": {jobs.RoleDecode, jobs.StageFallback, func(r *rig, j *jobs.Job) { r.submit(j) }},
-		"exhausted": {jobs.RoleDecode, jobs.StageDecode, func(r *rig, j *jobs.Job) {
+		"prefill":  {protocol.RolePrefill, jobs.StagePrefill, func(r *rig, j *jobs.Job) { r.submit(j) }},
+		"decode":   {protocol.RoleDecode, jobs.StageDecode, func(r *rig, j *jobs.Job) { r.relay(j) }},
+		"takeover": {protocol.RoleDecode, jobs.StageFallback, func(r *rig, j *jobs.Job) { r.submit(j) }},
+		"exhausted": {protocol.RoleDecode, jobs.StageDecode, func(r *rig, j *jobs.Job) {
 			r.relay(j)
-			r.deliver(jobs.RoleDecode, jobs.MaxAttempts(jobs.StageDecode))
+			r.deliver(protocol.RoleDecode, protocol.MaxAttempts(jobs.StageDecode))
 		}},
 	}
 	for name, tt := range stages {
@@ -104,7 +105,7 @@ func TestCrashBeforeDeadLetter(t *testing.T) {
 				s.kill()
 				close(died)
 			}
-			if tt.role == jobs.RolePrefill { // else the decode worker would take the job over
+			if tt.role == protocol.RolePrefill { // else the decode worker would take the job over
 				r.prefilling(s)
 				tt.put(r, j)
 			} else {
@@ -142,7 +143,7 @@ func TestLateSuccessWritesTheLetter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	j := testJob(jobs.Batch)
-	s := r.prepare(jobs.RoleDecode, 1, answer)
+	s := r.prepare(protocol.RoleDecode, 1, answer)
 	var once sync.Once
 	s.conn.js = beforePublish{s.conn.js, func() {
 		once.Do(func() {
@@ -181,8 +182,8 @@ func TestOneEndOfAnUnreadableMessage(t *testing.T) {
 				}
 			}
 			record := fmt.Appendf(nil, `{"v":2,"stage":"decode","job":{"user":%q,"batch":%q}}`, j.User, j.Batch)
-			r.publish(j.Subject(jobs.StageDecode), "1", record)
-			r.start(jobs.RoleDecode, 1, answer)
+			r.publish(protocol.SubjectOf(j, jobs.StageDecode), "1", record)
+			r.start(protocol.RoleDecode, 1, answer)
 			r.wantEnd(j, tt.want)
 		})
 	}
@@ -193,7 +194,7 @@ func TestReplayRightAfterTheResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	j := testJob(jobs.Batch)
-	s := r.prepare(jobs.RoleDecode, 1, refuse)
+	s := r.prepare(protocol.RoleDecode, 1, refuse)
 	asked := make(chan struct{})
 	replayed := make(chan error, 1)
 	s.published = func(id string) {

@@ -5,48 +5,49 @@ import (
 	"slices"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A prefill worker may do a whole request, after an attempt that failed too, and so may others after it.
 func TestWholeRequestInThePrefillStage(t *testing.T) {
 	t.Parallel()
-	whole := func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	whole := func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		task.Emit("here", "")
 		o, err := answer(ctx, task)
 		o.Result.Method, o.Result.Attempts = jobs.MethodLocal, jobs.Attempts{Prefill: task.Attempt}
 		return o, err
 	}
 	for name, tt := range map[string]struct {
-		prefill func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error)
+		prefill func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error)
 		method  jobs.Method
 		chunks  []int // attempts of the pieces of text
 	}{
 		"at once": {whole, jobs.MethodLocal, []int{1, 1}},
-		"the second time": {func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		"the second time": {func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			o, err := whole(ctx, task)
 			if task.Attempt == 1 {
 				err = jobs.Errorf(jobs.CodeEngineFailed, "failed")
 			}
 			return o, err
 		}, jobs.MethodLocal, []int{1, 1, 2, 2}},
-		"passed on the second time": {func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		"passed on the second time": {func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			if task.Attempt > 1 {
 				return passOn(ctx, task)
 			}
 			task.Emit("here", "")
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}, jobs.MethodDisaggregated, []int{1, 1, 2, 2}},
-		"failed twice": {func(_ context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		"failed twice": {func(_ context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			task.Emit("here", "")
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}, jobs.MethodFallback, []int{1, 1, 2, 2, 3, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			prefill := r.startPrefill(1, tt.prefill)
-			decode := r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+			decode := r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 				task.Emit("there", "")
 				return answer(ctx, task)
 			})

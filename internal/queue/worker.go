@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -41,7 +42,7 @@ type Slots interface {
 
 // Observer is told of each delivery that ran, for metrics.
 type Observer interface {
-	Task(t *jobs.Task, took time.Duration, o jobs.Outcome, err error)
+	Task(t *protocol.Task, took time.Duration, o protocol.Outcome, err error)
 }
 
 // WorkerConfig describes a [Worker].
@@ -51,16 +52,16 @@ type WorkerConfig struct {
 	ID      string     // unique among all workers
 	Machine string     // the name a person knows the machine by
 
-	// Run does one task: jobs.Classify of its error decides what becomes of the job. Its context ends
+	// Run does one task: protocol.Classify of its error decides what becomes of the job. Its context ends
 	// with the job's deadline, a cancel, a stall or the worker's stop, and the cause says which.
-	Run   func(ctx context.Context, t *jobs.Task) (jobs.Outcome, error)
+	Run   func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error)
 	Slots Slots
 	// Ahead is how many jobs of each class may be fetched for each slot while others run there; see ahead.go. With none, a job is
 	// fetched only when a slot is free for it.
 	Ahead int
 	// Prepare, if set, does what can be done of a task before it has a slot. It returns when that is done or ctx has ended, and does not
 	// fail: what could not be done is Run's. Discard is called when the task is done with here; then nothing may be left of it.
-	Prepare func(ctx context.Context, t *jobs.Task) (discard func())
+	Prepare func(ctx context.Context, t *protocol.Task) (discard func())
 	// Look, if set, is shown the job that will probably be next, while no slot is free, so that what can be done of it without one is done; the
 	// job may be another worker's in the end.
 	Peek func(ctx context.Context, j *jobs.Job)
@@ -68,7 +69,7 @@ type WorkerConfig struct {
 	Ready func(ctx context.Context) error
 	// Next says what to do about jobs of plan auto that wait, when a slot is free; nil has prefill workers take them as all others, and decode
 	// workers none.
-	Next func(jobs.Backlog) jobs.Choice
+	Next func(protocol.Backlog) protocol.Choice
 	// Describe is asked for the presence at each beat; who and where the worker is need not be filled in.
 	Describe func() Presence
 	Observe  Observer // may be nil
@@ -109,7 +110,7 @@ type Worker struct {
 // NewWorker returns a worker that does nothing yet.
 func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 	switch {
-	case cfg.Role != jobs.RolePrefill && cfg.Role != jobs.RoleDecode:
+	case cfg.Role != protocol.RolePrefill && cfg.Role != protocol.RoleDecode:
 		return nil, jobs.Errorf(jobs.CodeInvalid, "role is %q; want prefill or decode", cfg.Role)
 	case cfg.ID == "":
 		return nil, jobs.Errorf(jobs.CodeInvalid, "worker id is empty; give one that no other worker has")
@@ -125,7 +126,7 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 		cfg.Ready = func(context.Context) error { return nil }
 	}
 	if cfg.Prepare == nil {
-		cfg.Prepare = func(context.Context, *jobs.Task) func() { return func() {} }
+		cfg.Prepare = func(context.Context, *protocol.Task) func() { return func() {} }
 	}
 	if cfg.StallLimit == 0 {
 		cfg.StallLimit = defaultStallLimit
@@ -247,7 +248,7 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 	w.started = time.Now()
 	w.members.begin(w.started)
 	w.intake.w = w
-	if w.cfg.Role == jobs.RolePrefill {
+	if w.cfg.Role == protocol.RolePrefill {
 		slots := func() (int, <-chan struct{}) { view, changed := w.members.snapshot(); return view.decodeSlots, changed }
 		w.intake.gates = map[jobs.Class]*gate{
 			jobs.Interactive: {slots: slots, depth: func(ctx context.Context) (int, error) { return w.c.decodeDepth(ctx, w.cfg.Model, jobs.Interactive) }},
@@ -259,8 +260,8 @@ func (w *Worker) prepare(ctx context.Context) (err error) {
 
 // roles are those whose consumers the worker may take jobs of.
 func (w *Worker) roles() []jobs.Stage {
-	if w.cfg.Role == jobs.RoleDecode { // which may have to take the intake over before there ever was a prefill worker
-		return []jobs.Stage{jobs.RoleDecode, jobs.RolePrefill}
+	if w.cfg.Role == protocol.RoleDecode { // which may have to take the intake over before there ever was a prefill worker
+		return []jobs.Stage{protocol.RoleDecode, protocol.RolePrefill}
 	}
 	return []jobs.Stage{w.cfg.Role}
 }
@@ -344,7 +345,7 @@ func (w *Worker) dispatch(ctx, publishing, tasks context.Context) error {
 		if w.takeWhole(ctx, p, place) {
 			continue
 		}
-		if len(classes) < len(jobs.Classes) || w.cfg.Next != nil && w.cfg.Role == jobs.RoleDecode {
+		if len(classes) < len(jobs.Classes) || w.cfg.Next != nil && w.cfg.Role == protocol.RoleDecode {
 			wake = stirred
 		}
 		a, err := p.next(ctx, sources, w.intake.lanes.quiet(sources), wake, moved)
@@ -388,17 +389,17 @@ func (w *Worker) sources(classes []jobs.Class) ([]source, <-chan struct{}) {
 	view, changed := w.members.snapshot()
 	var list []source
 	for _, class := range classes {
-		if w.cfg.Role == jobs.RoleDecode {
-			list = append(list, sourceOf(jobs.RoleDecode, w.cfg.Model, class))
+		if w.cfg.Role == protocol.RoleDecode {
+			list = append(list, sourceOf(protocol.RoleDecode, w.cfg.Model, class))
 		}
 		switch {
-		case w.cfg.Role == jobs.RoleDecode && !view.noPrefill:
+		case w.cfg.Role == protocol.RoleDecode && !view.noPrefill:
 		case class == jobs.Batch:
 			for _, lane := range w.intake.lanes.order() {
 				list = append(list, laneSource(w.cfg.Model, lane))
 			}
 		default:
-			list = append(list, sourceOf(jobs.RolePrefill, w.cfg.Model, class))
+			list = append(list, sourceOf(protocol.RolePrefill, w.cfg.Model, class))
 		}
 	}
 	return list, changed
@@ -425,7 +426,7 @@ func (w *Worker) admission(ctx context.Context, p *puller, place func(...arrival
 			place(p.arrived(m)...)
 		case <-withdraw.C:
 			place(p.withdraw(nil)...)
-			if w.cfg.Peek != nil && w.cfg.Role == jobs.RolePrefill {
+			if w.cfg.Peek != nil && w.cfg.Role == protocol.RolePrefill {
 				w.deliveries.Go(func() { w.peek(ctx) })
 			}
 		}
@@ -444,7 +445,7 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 		classes = jobs.Classes[:]
 		if free, _ := w.cfg.Slots.Idle(); w.waiting.next(free) != nil {
 			classes = nil // first who waits here
-		} else if w.cfg.Role == jobs.RolePrefill {
+		} else if w.cfg.Role == protocol.RolePrefill {
 			if classes, err = w.intake.wait(ctx); err != nil {
 				return nil, err
 			}
@@ -473,9 +474,9 @@ func (w *Worker) failed(err error, again bool) {
 func (w *Worker) recoverConsumer(ctx context.Context, err error) {
 	const pause = 500 * time.Millisecond
 	if gone, ok := errors.AsType[*goneError](err); ok {
-		role := jobs.RoleDecode
+		role := protocol.RoleDecode
 		if gone.source.stream == StreamIntake {
-			role = jobs.RolePrefill
+			role = protocol.RolePrefill
 		}
 		missing := w.c.ensureStreams(ctx)
 		if missing == nil {

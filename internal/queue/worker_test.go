@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestTwoStages(t *testing.T) {
@@ -15,7 +16,7 @@ func TestTwoStages(t *testing.T) {
 	r := newRig(t)
 	var done book
 	r.startPrefill(3, done.note(passOn))
-	r.start(jobs.RoleDecode, 3, done.note(answer))
+	r.start(protocol.RoleDecode, 3, done.note(answer))
 	list := slices.Concat(several(20, jobs.Batch), several(5, jobs.Interactive))
 	r.submit(list...)
 	for i, res := range r.results(list...) {
@@ -35,11 +36,11 @@ func TestUnknownFieldsSurviveHop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	got := make(chan *jobs.Job, 1)
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		got <- task.Job
 		return answer(ctx, task)
 	})
-	r.start(jobs.RolePrefill, 1, passOn)
+	r.start(protocol.RolePrefill, 1, passOn)
 	j := testJob(jobs.Batch, func(j *jobs.Job) { j.Extra = jobs.Extra{"newer": []byte(`{"x":1}`)} })
 	r.submit(j)
 	if res := <-got; string(res.Extra["newer"]) != `{"x":1}` {
@@ -55,13 +56,13 @@ func TestInteractiveBeforeBatch(t *testing.T) {
 	r.relay(batch...)
 	var done book
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
-	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		begun <- struct{}{}
 		<-goOn
 		return answer(ctx, task)
 	}), noneAhead)
 	<-begun
-	r.asking(jobs.RoleDecode, 0) // so that nothing is delivered while the slot is taken
+	r.asking(protocol.RoleDecode, 0) // so that nothing is delivered while the slot is taken
 	r.relay(urgent...)
 	close(goOn)
 	r.results(slices.Concat(batch, urgent)...)
@@ -81,14 +82,14 @@ func TestOneJobPerFreeSlot(t *testing.T) {
 	var done book
 	goOn := make(chan struct{})
 	for range 2 {
-		r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+		r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			<-goOn
 			return answer(ctx, task)
 		}), noneAhead)
 	}
 	r.relay(list...)
 	r.eventually("two jobs at work", func() bool { return done.times() == 2 })
-	r.remains("two jobs fetched", 300*time.Millisecond, func() bool { return r.unacknowledged(jobs.RoleDecode) == 2 })
+	r.remains("two jobs fetched", 300*time.Millisecond, func() bool { return r.unacknowledged(protocol.RoleDecode) == 2 })
 	close(goOn)
 	r.results(list...)
 	done.once(t, jobs.StageDecode, list)
@@ -101,7 +102,7 @@ func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
-	s := r.prepare(jobs.RoleDecode, 1, done.note(answer), noneAhead)
+	s := r.prepare(protocol.RoleDecode, 1, done.note(answer), noneAhead)
 	release, err := s.slots.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -109,12 +110,12 @@ func TestSlotsAreShared(t *testing.T) {
 	s.begin()
 	first, second := testJob(jobs.Batch), testJob(jobs.Batch)
 	r.relay(first)
-	r.remains("nothing fetched without a slot", 300*time.Millisecond, func() bool { return r.unacknowledged(jobs.RoleDecode) == 0 && done.times() == 0 })
+	r.remains("nothing fetched without a slot", 300*time.Millisecond, func() bool { return r.unacknowledged(protocol.RoleDecode) == 0 && done.times() == 0 })
 	release()
 	r.result(first)
 
 	// Somebody takes the slot while the worker waits at the server for a job.
-	r.asking(jobs.RoleDecode, 2)
+	r.asking(protocol.RoleDecode, 2)
 	if release, err = s.slots.Acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestWithdrawnPullsBlameNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		<-time.After(20 * time.Millisecond) // so that the other job comes too late
 		return answer(ctx, task)
 	}), noneAhead)
@@ -159,7 +160,7 @@ func TestWithdrawnPullsBlameNothing(t *testing.T) {
 	for range 150 {
 		pair := []*jobs.Job{testJob(jobs.Batch), testJob(jobs.Interactive)}
 		list = append(list, pair...)
-		r.asking(jobs.RoleDecode, 2)
+		r.asking(protocol.RoleDecode, 2)
 		var both sync.WaitGroup
 		for _, j := range pair {
 			both.Go(func() { r.relay(j) })
@@ -189,9 +190,9 @@ func TestRetryAndHandBack(t *testing.T) {
 	failed := jobs.Errorf(jobs.CodeEngineFailed, "failed")
 	answers := []error{busy, busy, failed, busy, nil}
 	var done book
-	r.start(jobs.RoleDecode, 1, done.note(func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, done.note(func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		if err := answers[done.times()-1]; err != nil {
-			return jobs.Outcome{}, err
+			return protocol.Outcome{}, err
 		}
 		return answer(ctx, task)
 	}))
@@ -208,13 +209,13 @@ func TestRetryAndHandBack(t *testing.T) {
 func TestReplyInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start(jobs.RoleDecode, 1, answer)
-	r.start(jobs.RolePrefill, 1, passOn)
+	r.start(protocol.RoleDecode, 1, answer)
+	r.start(protocol.RolePrefill, 1, passOn)
 	good, bad := r.inbox("_INBOX.somebody.1"), r.inbox("secret.subject")
 	for _, to := range []string{"secret.subject", "_INBOX.somebody.*", "_INBOX.somebody.1"} {
 		j := testJob(jobs.Interactive)
-		msg := natsMsg(t, jobs.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.User, j.ID), j)
-		msg.Header.Set(jobs.HeaderReplyTo, to)
+		msg := natsMsg(t, protocol.JobSubject(jobs.StagePrefill, j.Model, j.Class, j.User, j.ID), j)
+		msg.Header.Set(protocol.HeaderReplyTo, to)
 		if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
@@ -233,11 +234,11 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	attempts := 0
-	r.start(jobs.RoleDecode, 1, func(ctx context.Context, task *jobs.Task) (jobs.Outcome, error) {
+	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		task.Emit("", "hm")
 		task.Emit("a", "")
 		if attempts++; attempts == 1 {
-			return jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}
 		task.Emit("b", "")
 		return answer(ctx, task)
@@ -259,7 +260,7 @@ func TestTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Subject != jobs.TokensSubject(loud.User, loud.Batch, loud.ID) || c.JobID != loud.ID {
+		if m.Subject != protocol.TokensSubject(loud.User, loud.Batch, loud.ID) || c.JobID != loud.ID {
 			t.Errorf("chunk of job %s on %s", c.JobID, m.Subject)
 		}
 		if c.Attempt != w.Attempt || c.Seq != w.Seq || c.Text != w.Text || c.Thinking != w.Thinking || c.Done != w.Done {
@@ -271,15 +272,15 @@ func TestTokens(t *testing.T) {
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, presenceTTL(4*time.Second))
-	first := r.start(jobs.RoleDecode, 2, answer)
-	second := r.start(jobs.RolePrefill, 1, passOn)
+	first := r.start(protocol.RoleDecode, 2, answer)
+	second := r.start(protocol.RolePrefill, 1, passOn)
 	r.present("both", func(list []Presence) bool { return len(list) == 2 })
 	list, err := r.Workers(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := list[0]
-	if p.Worker != first.cfg.ID || p.Role != jobs.RoleDecode || p.Model != testModel || p.State != StateReady || p.Slots != 2 || !p.Live() {
+	if p.Worker != first.cfg.ID || p.Role != protocol.RoleDecode || p.Model != testModel || p.State != StateReady || p.Slots != 2 || !p.Live() {
 		t.Errorf("presence = %+v", p)
 	}
 	if p.SkewSeconds < -1 || p.SkewSeconds > 1 {

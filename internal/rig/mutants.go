@@ -97,7 +97,7 @@ func queueMutants() []Mutant {
 			Name:  "cancel unheeded",
 			Lacks: "the removal of a cancelled job from the queue; and the look whether a job has ended, which would stop it as well",
 			Edits: []host.Edit{
-				{File: fileEnd, Old: `return c.purge(ctx, stream, jobs.AnyJobFilter("*", j.User, j.ID))`, New: "return nil"},
+				{File: fileEnd, Old: `return c.purge(ctx, stream, protocol.AnyJobFilter("*", j.User, j.ID))`, New: "return nil"},
 				{File: fileDelivery, Old: "return there != nil, err\n}\n\n// isGone", New: "return there != nil && false, err\n}\n\n// isGone"},
 			},
 			Plan: cancelled,

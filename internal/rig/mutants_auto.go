@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	fileErrors  = "internal/jobs/errors.go"
+	fileErrors  = "internal/protocol/retry.go"
 	fileIntake  = "internal/queue/intake.go"
 	fileOutlook = "internal/pipeline/outlook.go"
 	fileBases   = "internal/handover/bases.go"
@@ -20,14 +20,14 @@ func autoMutants() []Mutant {
 		{
 			Name:  "an attempt for giving way",
 			Lacks: "the rule that a batch job that gives way to an interactive one is requeued without an attempt",
-			Edits: []host.Edit{{File: fileErrors, Old: "CodeDraining, CodePreempted, CodeNATS", New: "CodeDraining, CodeNATS"}},
+			Edits: []host.Edit{{File: fileErrors, Old: "jobs.CodeDraining, jobs.CodePreempted, jobs.CodeNATS", New: "jobs.CodeDraining, jobs.CodeNATS"}},
 			Plan:  urgent,
 			Rule:  check.Miscounted, Slow: true,
 		},
 		{
 			Name:  "left to others for ever",
 			Lacks: "the end of leaving a job to others",
-			Fault: []host.Edit{{File: fileOutlook, Old: "\tif b.Head == nil {\n\t\treturn jobs.Choice{}\n\t}\n", New: "\tif b.Head != nil || s == nil {\n\t\treturn jobs.Choice{Again: time.Second}\n\t}\n"}},
+			Fault: []host.Edit{{File: fileOutlook, Old: "\tif b.Head == nil {\n\t\treturn protocol.Choice{}\n\t}\n", New: "\tif b.Head != nil || s == nil {\n\t\treturn protocol.Choice{Again: time.Second}\n\t}\n"}},
 			Edits: []host.Edit{{File: fileIntake, Old: "case now.After(last.until):", New: "case now.After(last.until) && false:"}},
 			Plan:  leftOver,
 			Rule:  check.Left,

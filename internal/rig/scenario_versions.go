@@ -31,7 +31,7 @@ func versionScenarios() []Scenario {
 
 // newer is what a later version changes: each record that it makes has a field that ours does not know.
 func newer() []host.Edit {
-	const file = "internal/jobs/open.go"
+	const file = "jobs/open.go"
 	return []host.Edit{
 		{File: file, Old: "plainHandover(h), h.Extra", New: "plainHandover(h), next(h.Extra)"},
 		{File: file, Old: "plainResult(r), r.Extra", New: "plainResult(r), next(r.Extra)"},

@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/rig/engines"
 	"tandem/internal/rig/history"
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/power"
 	"tandem/internal/rig/tap"
+	"tandem/jobs"
 )
 
 // Options say what a system consists of.

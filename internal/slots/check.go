@@ -5,7 +5,8 @@ import (
 	"math"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // singly is how many prompts of the check are also computed token by token.
@@ -13,9 +14,9 @@ const singly = 3
 
 // Check has the server compute the prompts of the check, and says what it predicts after them: each in a slot in which nothing of the prompt is used,
 // then with all of it but its last token in the cache, as a hand-over does, and some of them token by token.
-func (s *Server) Check(ctx context.Context) (*jobs.Check, error) {
+func (s *Server) Check(ctx context.Context) (*protocol.Check, error) {
 	prompts, name := engine.CheckPrompts()
-	c := &jobs.Check{Prompts: name, Start: s.id.Start}
+	c := &protocol.Check{Prompts: name, Start: s.id.Start}
 	var cached, single []float64
 	for i, text := range prompts {
 		tokens, err := s.Tokens(ctx, text)

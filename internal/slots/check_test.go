@@ -14,12 +14,13 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
-func (m *machine) check(t *testing.T) *jobs.Check {
+func (m *machine) check(t *testing.T) *protocol.Check {
 	t.Helper()
 	c, err := m.Check(t.Context())
 	if err != nil {
@@ -91,7 +92,7 @@ func TestSoundEnginesPass(t *testing.T) {
 	if whole() {
 		starts, types = 200, []string{"f16", "q8_0"}
 	}
-	first := map[string]*jobs.Check{}
+	first := map[string]*protocol.Check{}
 	most := map[string]float64{}
 	for i := range starts {
 		spec, cacheType := kinds()[i%len(kinds())], types[i/25%len(types)]
@@ -220,7 +221,7 @@ func TestSampledImport(t *testing.T) {
 		t.Errorf("a wrong state, not sampled: %+v, %v", i, err)
 	}
 	_, err = take(true)
-	if failed, ok := errors.AsType[*jobs.HandoverError](err); !ok || failed.Failure != jobs.FailDiffer || failed.Divergence < maxDivergence {
+	if failed, ok := errors.AsType[*protocol.HandoverError](err); !ok || failed.Failure != jobs.FailDiffer || failed.Divergence < maxDivergence {
 		t.Errorf("a wrong state: %v; want %s", err, jobs.FailDiffer)
 	}
 }

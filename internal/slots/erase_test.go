@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // without is a connection on which some requests fail.

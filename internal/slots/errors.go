@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // ErrLoading is a server that will answer as soon as it has the model in memory. Compare with ==:
@@ -39,7 +39,7 @@ type apiError struct {
 	Context int    `json:"n_ctx"`
 }
 
-// of makes it an error that jobs.Classify understands.
+// of makes it an error that protocol.Classify understands.
 func (e apiError) of(at Endpoint, path string) error {
 	switch {
 	case e.Type == "exceed_context_size_error":

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 
 // Export writes the state of a slot that was prefilled to a file, and then evaluates the last token, which
 // the decode side must predict the same from. What proves the state's use there proves here that it was the
-// prompt's. An error is a *jobs.HandoverError, or that of a server that is gone.
+// prompt's. An error is a *protocol.HandoverError, or that of a server that is gone.
 func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error) {
 	defer sl.endTurn()
 	if err := sl.server.canMove(); err != nil {
@@ -27,7 +28,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	}
 	n := len(p.head())
 	if n == 0 {
-		return nil, jobs.HandoverErrorf(jobs.FailSave, "a prompt of one token has no state to hand over")
+		return nil, protocol.HandoverErrorf(jobs.FailSave, "a prompt of one token has no state to hand over")
 	}
 	started, err := sl.server.importGate.open(ctx) // no request may take the slot in between
 	if err != nil {
@@ -42,7 +43,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	l, rows, err := readState(f.Path, sl.prefix(), sl.server.config.Unread)
 	if err != nil {
 		sl.discard(f.Path)
-		return nil, jobs.HandoverErrorf(jobs.FailSave, "the state just written is not understood: %w", err)
+		return nil, protocol.HandoverErrorf(jobs.FailSave, "the state just written is not understood: %w", err)
 	}
 	f.Fingerprint = sl.server.learn(l)
 	if f.Rows = worth(rows, f.Bytes); f.Rows != nil {
@@ -53,7 +54,7 @@ func (sl *Slot) Export(ctx context.Context, p Prompt) (*engine.StateFile, error)
 	case err != nil:
 		err = handoverError(ctx, jobs.FailSave, "evaluate the prompt's last token after saving its state", err)
 	case first.cached < sl.server.Proof(n):
-		err = jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d of the prompt's %d tokens after its state was saved, so another request has used it; let only the worker use this llama-server, and start it with --no-cache-idle-slots", sl.cache.id, first.cached, n)
+		err = protocol.HandoverErrorf(jobs.FailSave, "slot %d held %d of the prompt's %d tokens after its state was saved, so another request has used it; let only the worker use this llama-server, and start it with --no-cache-idle-slots", sl.cache.id, first.cached, n)
 	}
 	if err != nil {
 		sl.discard(f.Path)
@@ -88,11 +89,11 @@ func (sl *Slot) save(ctx context.Context, n int, limit time.Duration) (f *engine
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, jobs.HandoverErrorf(jobs.FailSave, "llama-server saved a state, but not to %s, which the worker was told; name the folder of its --slot-save-path: %w", sl.server.config.Dir, err)
+		return nil, protocol.HandoverErrorf(jobs.FailSave, "llama-server saved a state, but not to %s, which the worker was told; name the folder of its --slot-save-path: %w", sl.server.config.Dir, err)
 	case info.Size() != done.Written || done.Written == 0:
-		return nil, jobs.HandoverErrorf(jobs.FailSave, "the state file has %d bytes and llama-server says that it wrote %d; look for room in %s", info.Size(), done.Written, sl.server.config.Dir)
+		return nil, protocol.HandoverErrorf(jobs.FailSave, "the state file has %d bytes and llama-server says that it wrote %d; look for room in %s", info.Size(), done.Written, sl.server.config.Dir)
 	case done.Saved != n:
-		return nil, jobs.HandoverErrorf(jobs.FailSave, "slot %d held %d tokens where prefill left %d, so another request has used it; let only the worker use this llama-server, and start it with --no-cache-idle-slots", sl.cache.id, done.Saved, n)
+		return nil, protocol.HandoverErrorf(jobs.FailSave, "slot %d held %d tokens where prefill left %d, so another request has used it; let only the worker use this llama-server, and start it with --no-cache-idle-slots", sl.cache.id, done.Saved, n)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		// The server may run as another user, whose file it is; the folder keeps others out then.

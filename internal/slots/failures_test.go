@@ -11,13 +11,14 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // failure is the name of a hand-over's failure, empty if the error is none.
 func failure(err error) jobs.Failure {
-	if failed, ok := errors.AsType[*jobs.HandoverError](err); ok {
+	if failed, ok := errors.AsType[*protocol.HandoverError](err); ok {
 		return failed.Failure
 	}
 	return ""
@@ -332,7 +333,7 @@ func TestMoverOfABusyServer(t *testing.T) {
 	m := start(t, setup{})
 	p := m.prompt(t, 1, 10)
 	sl := m.acquire(t, p)
-	enough := jobs.HandoverErrorf(jobs.FailNoState, "busy")
+	enough := protocol.HandoverErrorf(jobs.FailNoState, "busy")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(enough)
 	if _, err := m.KVTransfer(ctx); !errors.Is(err, enough) {

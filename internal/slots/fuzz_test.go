@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tandem/internal/engine/enginetest"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // parrot is a llama-server that gives every request one answer.

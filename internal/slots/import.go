@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // maxDivergence is how far apart the two engines' first predictions may be, as engine.Divergence has it.
@@ -28,7 +29,7 @@ const maxDivergence = 0.25
 
 // Import has the server read a state into the slot and proves, by evaluating the prompt's last token,
 // that it is used and predicts what its writer predicted. Nothing else starts on a shared server until Started
-// is called, or Release. An error is a *jobs.HandoverError, or that of a server that is gone.
+// is called, or Release. An error is a *protocol.HandoverError, or that of a server that is gone.
 func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engine.Imported, error) {
 	if err := sl.fits(p, f); err != nil {
 		return engine.Imported{}, err
@@ -50,23 +51,23 @@ func (sl *Slot) Import(ctx context.Context, p Prompt, f *engine.StateFile) (engi
 // fits checks what can be checked without the server, which a damaged file may end.
 func (sl *Slot) fits(p Prompt, f *engine.StateFile) error {
 	if n := len(p.head()); f.Tokens != n || n == 0 {
-		return jobs.HandoverErrorf(jobs.FailRestore, "the state holds %d tokens and the prompt has %d, of which %d are wanted; the two engines read the prompt differently, so give both the same model and template", f.Tokens, len(p.Tokens), n)
+		return protocol.HandoverErrorf(jobs.FailRestore, "the state holds %d tokens and the prompt has %d, of which %d are wanted; the two engines read the prompt differently, so give both the same model and template", f.Tokens, len(p.Tokens), n)
 	}
 	if dir := sl.server.config.Dir; filepath.Dir(f.Path) != filepath.Clean(dir) {
-		return jobs.HandoverErrorf(jobs.FailRestore, "the state is not in the server's folder %s", dir)
+		return protocol.HandoverErrorf(jobs.FailRestore, "the state is not in the server's folder %s", dir)
 	}
 	info, err := os.Stat(f.Path)
 	if err != nil {
-		return jobs.HandoverErrorf(jobs.FailRestore, "find state file: %w", err)
+		return protocol.HandoverErrorf(jobs.FailRestore, "find state file: %w", err)
 	}
 	if info.Size() != f.Bytes {
-		return jobs.HandoverErrorf(jobs.FailTruncated, "the state file has %d bytes and was written with %d", info.Size(), f.Bytes)
+		return protocol.HandoverErrorf(jobs.FailTruncated, "the state file has %d bytes and was written with %d", info.Size(), f.Bytes)
 	}
 	switch l, err := VerifyState(f.Path, p.head(), sl.server.config.Unread...); {
 	case err != nil:
-		return jobs.HandoverErrorf(jobs.FailRestore, "check the state file: %w", err)
+		return protocol.HandoverErrorf(jobs.FailRestore, "check the state file: %w", err)
 	case len(l.of(f.Fingerprint).Differences(f.Fingerprint, true)) > 0:
-		return jobs.HandoverErrorf(jobs.FailRestore, "check the state file: it is not of the layout that its fingerprint says")
+		return protocol.HandoverErrorf(jobs.FailRestore, "check the state file: it is not of the layout that its fingerprint says")
 	}
 	return nil
 }
@@ -94,19 +95,19 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 		return engine.Imported{}, handoverError(ctx, jobs.FailRestore, "evaluate the prompt's last token after its state was restored", err)
 	}
 	if first.cached < sl.server.Proof(f.Tokens) {
-		return engine.Imported{}, jobs.HandoverErrorf(jobs.FailSilentMiss, "llama-server took a state of %d tokens and used %d of them", f.Tokens, first.cached)
+		return engine.Imported{}, protocol.HandoverErrorf(jobs.FailSilentMiss, "llama-server took a state of %d tokens and used %d of them", f.Tokens, first.cached)
 	}
 	p.progress()
 	done.Divergence = engine.Divergence(first.tokens, f.First)
 	if done.Divergence > maxDivergence {
-		failed := jobs.HandoverErrorf(jobs.FailFirstToken, "the first prediction differs by %.3f from the prefill engine's, and %.3f is the limit; compare the two machines' models and builds", done.Divergence, maxDivergence)
+		failed := protocol.HandoverErrorf(jobs.FailFirstToken, "the first prediction differs by %.3f from the prefill engine's, and %.3f is the limit; compare the two machines' models and builds", done.Divergence, maxDivergence)
 		failed.Divergence = done.Divergence
 		return engine.Imported{}, failed
 	}
 	if p.Sample {
 		done.Sampled, done.Own = true, engine.Divergence(own.tokens, first.tokens)
 		if done.Own > maxDivergence {
-			failed := jobs.HandoverErrorf(jobs.FailDiffer, "what is predicted from this state differs by %.3f from what the decode engine predicts after it has computed the prompt by itself, and %.3f is the limit; "+
+			failed := protocol.HandoverErrorf(jobs.FailDiffer, "what is predicted from this state differs by %.3f from what the decode engine predicts after it has computed the prompt by itself, and %.3f is the limit; "+
 				"compare the two machines' drivers and builds (submitter doctor --handover)", done.Own, maxDivergence)
 			failed.Divergence = done.Own
 			return engine.Imported{}, failed
@@ -132,7 +133,7 @@ func (sl *Slot) restore(ctx context.Context, p Prompt, f *engine.StateFile) erro
 		return handoverError(ctx, jobs.FailRestore, "restore the state (llama-server's log has the cause)", err)
 	}
 	if done.Restored != f.Tokens {
-		return jobs.HandoverErrorf(jobs.FailRestore, "llama-server read %d tokens from a state of %d", done.Restored, f.Tokens)
+		return protocol.HandoverErrorf(jobs.FailRestore, "llama-server read %d tokens from a state of %d", done.Restored, f.Tokens)
 	}
 	sl.cache.hold(p.head(), false)
 	return nil

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 const (
@@ -25,7 +26,7 @@ type sample struct {
 
 // KVTransfer says how the server's states look, or why it has none, with the remedy. The first call has the
 // server write a small one, unless it wrote another before, and so finds out what the server really does,
-// whatever it was started with. An error is a *jobs.HandoverError, or that of a server that is gone.
+// whatever it was started with. An error is a *protocol.HandoverError, or that of a server that is gone.
 func (s *Server) KVTransfer(ctx context.Context) (*engine.KVTransfer, error) {
 	if err := s.canMove(); err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (s *Server) KVTransfer(ctx context.Context) (*engine.KVTransfer, error) {
 	}
 	m := &engine.KVTransfer{Fingerprint: s.fingerprint(l), Start: s.id.Start, Dir: s.config.Dir, Prefix: s.config.Prefix}
 	if h := s.config.Header; h != nil {
-		if l.Digest == jobs.Unread {
+		if l.Digest == protocol.Unread {
 			l.CacheK, l.CacheV = "f16", "f16" // llama-server's default
 		}
 		m.BytesPerToken, m.FixedBytes = h.StateBytes(l.CacheK, l.CacheV)
@@ -47,13 +48,13 @@ func (s *Server) KVTransfer(ctx context.Context) (*engine.KVTransfer, error) {
 // canMove says why the server moves no states, as far as that is known.
 func (s *Server) canMove() error {
 	if s.config.Dir == "" {
-		return jobs.HandoverErrorf(jobs.FailNoState, "the folder of llama-server's states is not known; start it with --slot-save-path DIR and name the folder to the worker (--slot-dir DIR)")
+		return protocol.HandoverErrorf(jobs.FailNoState, "the folder of llama-server's states is not known; start it with --slot-save-path DIR and name the folder to the worker (--slot-dir DIR)")
 	}
 	if s.config.Model() == "" {
-		return jobs.HandoverErrorf(jobs.FailNoState, "the model file's digest is not known (%s); wait until it is computed, or run the worker on llama-server's machine as a user who can read the file, and give llama-server its absolute path", s.id.Model)
+		return protocol.HandoverErrorf(jobs.FailNoState, "the model file's digest is not known (%s); wait until it is computed, or run the worker on llama-server's machine as a user who can read the file, and give llama-server its absolute path", s.id.Model)
 	}
 	if s.id.Adapted {
-		return jobs.HandoverErrorf(jobs.FailNoState, "llama-server changes the model with an adapter, and states of such models are not told apart; start it without --lora, or merge the adapter into the model's file")
+		return protocol.HandoverErrorf(jobs.FailNoState, "llama-server changes the model with an adapter, and states of such models are not told apart; start it without --lora, or merge the adapter into the model's file")
 	}
 	if t := s.known(); t != nil {
 		return t.err
@@ -97,7 +98,7 @@ func (s *Server) known() *sample {
 // sample returns the layout of a small state that the server wrote, once.
 func (s *Server) sample(ctx context.Context) (Layout, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleLimit,
-		jobs.HandoverErrorf(jobs.FailNoState, "llama-server was too busy to write a sample state; it is asked again soon"))
+		protocol.HandoverErrorf(jobs.FailNoState, "llama-server was too busy to write a sample state; it is asked again soon"))
 	defer cancel()
 	sampled, err := s.sampling.open(ctx)
 	if err != nil {
@@ -151,9 +152,9 @@ func (s *Server) writeSample(ctx context.Context) (Layout, error) {
 // noState explains why a server has no states to move.
 func noState(ctx context.Context, c Config, err error) error {
 	if strings.Contains(err.Error(), "Start it with `--slot-save-path`") {
-		return jobs.HandoverErrorf(jobs.FailNoState, "llama-server at %s was started without --slot-save-path; start it with --slot-save-path %s", c.Endpoint.URL, c.Dir)
+		return protocol.HandoverErrorf(jobs.FailNoState, "llama-server at %s was started without --slot-save-path; start it with --slot-save-path %s", c.Endpoint.URL, c.Dir)
 	}
-	if failed, ok := errors.AsType[*jobs.HandoverError](err); ok {
+	if failed, ok := errors.AsType[*protocol.HandoverError](err); ok {
 		failed.Failure = jobs.FailNoState
 		return failed
 	}

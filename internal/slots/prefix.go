@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 const (
@@ -32,7 +32,7 @@ func (sl *Slot) prefix() int {
 }
 
 // worth returns the spans if they are much of a file of so many bytes, and else nil.
-func worth(spans []jobs.Span, bytes int64) []jobs.Span {
+func worth(spans []protocol.Span, bytes int64) []protocol.Span {
 	var sum int64
 	for _, s := range spans {
 		sum += s.Bytes

@@ -9,16 +9,16 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/tinymodel"
 )
 
 // Rows of the first positions, in files written by hand.
 func TestPrefixRows(t *testing.T) {
 	at := int64(len(head(3)) + 4 + 4 + 3*12 + 16) // of the first layer: streams, cells, records, what is said of the layers
-	layers := func(n int, rows ...int64) (spans []jobs.Span) {
+	layers := func(n int, rows ...int64) (spans []protocol.Span) {
 		for _, r := range rows {
-			spans = append(spans, jobs.Span{Offset: at + r*(12+3*64) + 12, Bytes: int64(n * 64)})
+			spans = append(spans, protocol.Span{Offset: at + r*(12+3*64) + 12, Bytes: int64(n * 64)})
 		}
 		return spans
 	}
@@ -30,7 +30,7 @@ func TestPrefixRows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file      []byte
 		positions int
-		want      []jobs.Span
+		want      []protocol.Span
 	}{
 		"none":                  {words(head(3), plain(0)), 0, nil},
 		"one":                   {words(head(3), plain(0)), 1, layers(1, 0, 1, 2, 3)},
@@ -40,7 +40,7 @@ func TestPrefixRows(t *testing.T) {
 		"another order":         {words(head(3), moved(2, 0)), 2, nil},
 		"values lie transposed": {words(head(3), 1, 3, cells(3, 0), 1, 1, 0, 0, words(1, int64(64), byte(3*64)), 1, 2, 32, byte(3*64)), 2, layers(2, 0)},
 		"recurrent":             {words(head(3), 1, 2, 0, 0, 1, 0, int64(12), byte(12), 0, int64(8), byte(8)), 1, nil},
-		"positions of several dimensions": {words(head(3), plain(3)), 2, func() []jobs.Span {
+		"positions of several dimensions": {words(head(3), plain(3)), 2, func() []protocol.Span {
 			at += 3 * 12
 			defer func() { at -= 3 * 12 }()
 			return layers(2, 0, 1, 2, 3)
@@ -72,7 +72,7 @@ func TestPrefix(t *testing.T) {
 			}
 		}
 	}
-	spans := []jobs.Span{{Offset: 5, Bytes: 10}, {Offset: 50, Bytes: 10}}
+	spans := []protocol.Span{{Offset: 5, Bytes: 10}, {Offset: 50, Bytes: 10}}
 	if got := worth(spans, 100); !slices.Equal(got, spans) {
 		t.Errorf("a fifth of the file is not worth leaving out: %v", got)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Config is what is known of a server beforehand.

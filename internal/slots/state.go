@@ -7,7 +7,8 @@ import (
 	"os"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // moved is llama-server's answer to saving or restoring a slot.
@@ -88,10 +89,10 @@ func handoverError(ctx context.Context, f jobs.Failure, what string, err error) 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if _, already := errors.AsType[*jobs.HandoverError](err); already || err == ErrLoading || Lost(err) {
+	if _, already := errors.AsType[*protocol.HandoverError](err); already || err == ErrLoading || Lost(err) {
 		return err
 	}
-	return jobs.HandoverErrorf(f, "%s: %w", what, err)
+	return protocol.HandoverErrorf(f, "%s: %w", what, err)
 }
 
 // remove removes a state file and what a server may have put beside it.

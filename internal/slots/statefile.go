@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // Layout is the structure of a state file, as far as it must be equal in the engine that reads it.
@@ -52,7 +52,7 @@ func ReadLayout(path string, unread ...string) (Layout, error) {
 }
 
 // readState is ReadLayout, and also says where the rows of the first positions are: the spans of the file that belong to them, if its caches begin with them.
-func readState(path string, positions int, unread []string) (Layout, []jobs.Span, error) {
+func readState(path string, positions int, unread []string) (Layout, []protocol.Span, error) {
 	l, s, err := readFile(path, unread, func(s *stateReader) { s.positions = positions })
 	if err != nil || s == nil {
 		return l, nil, err
@@ -73,7 +73,7 @@ func readFile(path string, unread []string, prepare func(*stateReader)) (Layout,
 	}
 	l, s, err := readForms(f, info.Size(), prepare)
 	if unknown, ok := errors.AsType[unknownFormat](err); ok && slices.Contains(unread, string(unknown)) {
-		return Layout{Format: string(unknown), Digest: jobs.Unread}, nil, nil
+		return Layout{Format: string(unknown), Digest: protocol.Unread}, nil, nil
 	}
 	if err == nil && s.content != nil {
 		err = bounded(f, s.content.numbers)
@@ -85,7 +85,7 @@ func readFile(path string, unread []string, prepare func(*stateReader)) (Layout,
 }
 
 // readLayout reads the layout of size bytes.
-func readLayout(r io.ReaderAt, size int64, positions int) (Layout, []jobs.Span, error) {
+func readLayout(r io.ReaderAt, size int64, positions int) (Layout, []protocol.Span, error) {
 	l, s, err := readForms(r, size, func(s *stateReader) { s.positions = positions })
 	if err != nil {
 		return Layout{}, nil, err
@@ -128,10 +128,10 @@ type stateReader struct {
 	digest hash.Hash
 	form   stateForm
 
-	rotated   bool        // caches say how they are rotated
-	positions int         // whose rows are wanted: these from 0 on
-	spans     []jobs.Span // where they are, in the file's order
-	content   *content    // what is checked beyond the layout; nil: nothing
+	rotated   bool            // caches say how they are rotated
+	positions int             // whose rows are wanted: these from 0 on
+	spans     []protocol.Span // where they are, in the file's order
+	content   *content        // what is checked beyond the layout; nil: nothing
 }
 
 // layout reads the whole file: its head, one part for each cache of the model, and the checkpoints.
@@ -279,7 +279,7 @@ func (s *stateReader) rows(half string, cells, begin int64, layers uint32, trans
 			}
 			at := s.at
 			if s.rowsOf(t, cells, int64(bytes)); s.err == nil && begin > 0 && bytes > 0 {
-				s.spans = append(s.spans, jobs.Span{Offset: at, Bytes: begin * int64(bytes)})
+				s.spans = append(s.spans, protocol.Span{Offset: at, Bytes: begin * int64(bytes)})
 			}
 		}
 		if t == first {

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
@@ -156,7 +156,7 @@ func TestReadLayoutSaysWhatIsNotUnderstood(t *testing.T) {
 func TestReadLayoutOfAllowedFormats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	file := words(head(3), plain(0))
-	for version, want := range map[byte]Layout{5: {Format: "ggsq.5", Digest: jobs.Unread}, 6: {}, 4: {Format: "ggsq.4", Tokens: 3, CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 1}} {
+	for version, want := range map[byte]Layout{5: {Format: "ggsq.5", Digest: protocol.Unread}, 6: {}, 4: {Format: "ggsq.4", Tokens: 3, CacheK: "f16", CacheV: "f16", FlashAttention: true, Streams: 1}} {
 		file[4] = version
 		if err := os.WriteFile(path, file, 0o600); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Event is one event of a streamed answer, of /completion or of /v1/chat/completions.

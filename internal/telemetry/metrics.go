@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Metrics are the metrics of one worker, in a registry of their own. Every name is in [NewMetrics].
@@ -103,7 +104,7 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 // Task counts one delivery that ran for d. Outcome is hop, a result's status, or the code of an error.
-func (m *Metrics) Task(t *jobs.Task, d time.Duration, o jobs.Outcome, err error) {
+func (m *Metrics) Task(t *protocol.Task, d time.Duration, o protocol.Outcome, err error) {
 	outcome := "hop"
 	switch {
 	case err != nil:
@@ -115,7 +116,7 @@ func (m *Metrics) Task(t *jobs.Task, d time.Duration, o jobs.Outcome, err error)
 	m.tasks.WithLabelValues(stage, outcome).Inc()
 	m.seconds.WithLabelValues(stage).Observe(d.Seconds())
 	m.waited.WithLabelValues(stage).Observe(t.Waited.Seconds())
-	if r := o.Result; r != nil && r.Timings.TransferSeconds > jobs.SlowTransferAfter.Seconds() {
+	if r := o.Result; r != nil && r.Timings.TransferSeconds > protocol.SlowTransferAfter.Seconds() {
 		m.slow.Inc()
 	}
 	if o.Next != nil && o.Next.Prefill != nil {

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/telemetry"
+	"tandem/jobs"
 )
 
 func TestLogFormats(t *testing.T) {
@@ -32,17 +33,17 @@ func TestLogFormats(t *testing.T) {
 }
 
 func TestMetricsCountWhatHappened(t *testing.T) {
-	m := telemetry.NewMetrics(jobs.RoleDecode, "m:latest", telemetry.Gauges{
+	m := telemetry.NewMetrics(protocol.RoleDecode, "m:latest", telemetry.Gauges{
 		Slots: func() int { return 2 }, Busy: func() int { return 1 },
 		States: func() (int, int64) { return 3, 4e9 }, StoppedPairs: func() int { return 1 },
 	})
 	job := &jobs.Job{ID: jobs.NewID(), Prompt: "a student's text"}
-	slow := &jobs.Task{Stage: jobs.StageDecode, Job: job, Waited: time.Second}
-	m.Task(slow, time.Second, jobs.Outcome{Result: &jobs.Result{
+	slow := &protocol.Task{Stage: jobs.StageDecode, Job: job, Waited: time.Second}
+	m.Task(slow, time.Second, protocol.Outcome{Result: &jobs.Result{
 		Timings: jobs.Timings{TransferSeconds: 2}, Status: jobs.Succeeded, Method: jobs.MethodDisaggregated, Usage: jobs.Usage{PrefillComputed: 99, DecodeCached: 3, DecodeComputed: 4, GeneratedTokens: 5},
 	}}, nil)
-	m.Task(&jobs.Task{Stage: jobs.StagePrefill, Job: job}, time.Second, jobs.Outcome{Next: &jobs.Handover{Prefill: &jobs.Prefill{CachedTokens: 10, ComputedTokens: 20}}}, nil)
-	m.Task(&jobs.Task{Stage: jobs.StageFallback, Job: job}, time.Second, jobs.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "no"))
+	m.Task(&protocol.Task{Stage: jobs.StagePrefill, Job: job}, time.Second, protocol.Outcome{Next: &jobs.Handover{Prefill: &jobs.Prefill{CachedTokens: 10, ComputedTokens: 20}}}, nil)
+	m.Task(&protocol.Task{Stage: jobs.StageFallback, Job: job}, time.Second, protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "no"))
 	m.StateSaved(27 * time.Millisecond)
 	m.StateFetched(2e9, 1e9, true, false)
 	m.StateFetched(1e9, 15e8, false, true)

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestBadBodiesAreRefusedByName(t *testing.T) {
@@ -27,7 +28,7 @@ func TestBadBodiesAreRefusedByName(t *testing.T) {
 		"a key with an escape sequence": {`{"\u001b[31m":1,"\u001b[31m":2}`, `duplicate key "\x1b[31m"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, said, calls := ask(t, jobs.RoleDecode, "/generate", []byte(tt.body))
+			status, said, calls := ask(t, protocol.RoleDecode, "/generate", []byte(tt.body))
 			if status != http.StatusBadRequest || !strings.Contains(said, tt.want) || len(said) > 300 || calls != 0 {
 				t.Errorf("status %d, %d calls, %.300q; want 400 and %q", status, calls, said, tt.want)
 			}
@@ -37,7 +38,7 @@ func TestBadBodiesAreRefusedByName(t *testing.T) {
 
 // A body that is larger than any prompt could make it is not read to its end.
 func TestBodiesWithoutEnd(t *testing.T) {
-	r := start(t, jobs.RoleDecode, &echo{})
+	r := start(t, protocol.RoleDecode, &echo{})
 	body := &spaces{}
 	body.left.Store(200 << 20)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.URL+"/generate", body)
@@ -75,7 +76,7 @@ func (s *spaces) Read(p []byte) (int, error) {
 
 // Other methods and paths reach no engine.
 func TestOtherRequestsReachNoEngine(t *testing.T) {
-	r := start(t, jobs.RoleDecode, &echo{err: jobs.Errorf(jobs.CodePanic, "asked")})
+	r := start(t, protocol.RoleDecode, &echo{err: jobs.Errorf(jobs.CodePanic, "asked")})
 	for _, tt := range []struct {
 		method, path string
 		want         int

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // discard takes the pieces of a text that is answered whole.

@@ -12,8 +12,9 @@ import (
 	"unicode/utf8"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/workerhttp"
+	"tandem/jobs"
 )
 
 // checked is an engine that looks at what it is asked, as no engine may be asked for what no job may ask.
@@ -90,10 +91,10 @@ func FuzzRequest(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, path byte, body []byte) {
-		role, where := jobs.RoleDecode, "/generate"
+		role, where := protocol.RoleDecode, "/generate"
 		switch path % 3 {
 		case 0:
-			role, where = jobs.RolePrefill, "/prefill"
+			role, where = protocol.RolePrefill, "/prefill"
 		case 1:
 			where = "/decode"
 		}

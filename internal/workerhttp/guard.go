@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // callsPerSlot is how many calls are taken at once for each slot: one that runs, and the others wait.

@@ -10,14 +10,15 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/workerhttp"
+	"tandem/jobs"
 )
 
 // guarded returns a handler that answers to worker.example, asks for the token if there is one, and counts into codes.
 func guarded(e engine.Engine, token string, codes map[string]int) http.Handler {
 	return workerhttp.New(workerhttp.Config{
-		Role: jobs.RoleDecode, Model: "m:latest", Machine: "here", Engine: e, Slots: engine.NewSlots(1), Hosts: []string{"worker.example"}, Token: token,
+		Role: protocol.RoleDecode, Model: "m:latest", Machine: "here", Engine: e, Slots: engine.NewSlots(1), Hosts: []string{"worker.example"}, Token: token,
 		Health:  func() engine.Health { return engine.Health{State: engine.Down, Problem: "gone"} },
 		Ready:   func() error { return nil },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"metrics": true}`) }),
@@ -167,7 +168,7 @@ func TestToken(t *testing.T) {
 // So many calls wait for a slot; one more is refused before its body is read.
 func TestCallsThatWaitAreBounded(t *testing.T) {
 	e := &echo{started: make(chan struct{}), hold: make(chan struct{})}
-	r := start(t, jobs.RoleDecode, e)
+	r := start(t, protocol.RoleDecode, e)
 	const taken = 9
 	answers := make(chan int)
 	for range taken {

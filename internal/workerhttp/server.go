@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // maxBody bounds a request: a prompt as large as a job's, escaped as JSON at its worst.
@@ -53,7 +54,7 @@ func New(c Config) http.Handler {
 	}
 	handle("GET", "/health", s.health)
 	handle("GET", "/ready", s.ready)
-	if c.Role == jobs.RolePrefill {
+	if c.Role == protocol.RolePrefill {
 		handle("POST", "/prefill", s.bounded(s.prefill))
 	} else {
 		handle("POST", "/decode", s.bounded(s.decode))

@@ -13,8 +13,9 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/workerhttp"
+	"tandem/jobs"
 )
 
 // echo is an engine that says what it was asked.
@@ -103,7 +104,7 @@ func (r *rig) call(t *testing.T, method, path, body string) (int, map[string]any
 }
 
 func TestPrefillAnswersAsTheOriginal(t *testing.T) {
-	r := start(t, jobs.RolePrefill, &echo{})
+	r := start(t, protocol.RolePrefill, &echo{})
 	code, got := r.call(t, "POST", "/prefill", `{"prompt": "def hello():"}`)
 	if code != 200 || got["prompt"] != "def hello():" || got["model"] != "qwen3-coder:30b" || got["backend"] != "ollama" ||
 		fmt.Sprint(got["context"]) != "[1 2 3]" || got["prefill_time"] == nil {
@@ -119,7 +120,7 @@ func TestPrefillAnswersAsTheOriginal(t *testing.T) {
 }
 
 func TestDecodeAndGenerateAnswerAsTheOriginal(t *testing.T) {
-	r := start(t, jobs.RoleDecode, &echo{})
+	r := start(t, protocol.RoleDecode, &echo{})
 	for _, c := range []struct{ path, body, field, text string }{
 		{"/decode", `{"prompt": "def hello():", "max_new_tokens": 50}`, "generated_text", "def hello():|50"},
 		{"/decode", `{"prompt": "p", "context": [7, 8], "temperature": 0}`, "generated_text", "p|-1|[7 8]"},
@@ -137,7 +138,7 @@ func TestDecodeAndGenerateAnswerAsTheOriginal(t *testing.T) {
 }
 
 func TestBadRequestsAreNamed(t *testing.T) {
-	r := start(t, jobs.RoleDecode, &echo{})
+	r := start(t, protocol.RoleDecode, &echo{})
 	for body, want := range map[string]string{
 		`{"prompt": ""}`:                                   "prompt is empty",
 		`{"prompt": 3}`:                                    "prompt",
@@ -160,7 +161,7 @@ func TestEngineErrorsHaveAStatus(t *testing.T) {
 	for code, want := range map[jobs.Code]int{
 		jobs.CodeEngineBusy: 503, jobs.CodeModelMissing: 404, jobs.CodeContextOverflow: 400, jobs.CodeEngineUnreachable: 502,
 	} {
-		r := start(t, jobs.RoleDecode, &echo{err: jobs.Errorf(code, "no")})
+		r := start(t, protocol.RoleDecode, &echo{err: jobs.Errorf(code, "no")})
 		if got, body := r.call(t, "POST", "/generate", `{"prompt": "a"}`); got != want || body["code"] != string(code) {
 			t.Errorf("%s: %d %v, want %d", code, got, body, want)
 		}
@@ -168,7 +169,7 @@ func TestEngineErrorsHaveAStatus(t *testing.T) {
 }
 
 func TestHealthAndReadiness(t *testing.T) {
-	r := start(t, jobs.RoleDecode, &echo{})
+	r := start(t, protocol.RoleDecode, &echo{})
 	if code, got := r.call(t, "GET", "/health", ""); code != 200 || got["status"] != "healthy" || got["loaded"] != true || got["backend"] != "ollama" {
 		t.Errorf("healthy: %d %v", code, got)
 	}
@@ -191,7 +192,7 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestCallsShareTheSlots(t *testing.T) {
 	e := &echo{started: make(chan struct{}), hold: make(chan struct{})}
-	r := start(t, jobs.RoleDecode, e)
+	r := start(t, protocol.RoleDecode, e)
 	answers := make(chan int)
 	for range 2 {
 		go func() {

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // answerLimit is for an answer to a request that the server did not refuse.
@@ -41,8 +42,8 @@ const (
 var identities = [columns]identity{
 	byNobody:   {column: "no key", inbox: mallory},
 	byGrader:   {"another grader", "", "", func(s *site) string { return s.credential(mallory) }, mallory},
-	byPrefill:  worker("prefill worker of the model", jobs.RolePrefill, model),
-	byDecode:   worker("decode worker of another model", jobs.RoleDecode, other),
+	byPrefill:  worker("prefill worker of the model", protocol.RolePrefill, model),
+	byDecode:   worker("decode worker of another model", protocol.RoleDecode, other),
 	byOperator: {"operator", "", "", func(s *site) string { return s.folder.Operator() }, "operator"},
 	byAnybody:  {column: "anybody, without keys", inbox: mallory},
 }
@@ -228,21 +229,21 @@ func (a *attacker) lures(subject, text string) {
 	case a.key != nil && a.role == "" && a.inbox == mallory:
 		j := newJob(mallory, model)
 		for request, body := range map[string]string{
-			"result." + mallory + "." + batch + "." + jobs.NewID():            "",
-			j.Subject(jobs.StagePrefill):                                      string(encode(j)),
-			"model." + jobs.ConsumerName(jobs.RolePrefill, model, jobs.Batch): "",
-			"control.find." + mallory:                                         `{"jobs":["` + text + `"]}`,
-			"control.inspect." + mallory:                                      "{}",
-			"kept." + mallory + ".job." + jobs.NewID():                        "",
+			"result." + mallory + "." + batch + "." + jobs.NewID():                    "",
+			protocol.SubjectOf(j, jobs.StagePrefill):                                  string(encode(j)),
+			"model." + protocol.ConsumerName(protocol.RolePrefill, model, jobs.Batch): "",
+			"control.find." + mallory:                                                 `{"jobs":["` + text + `"]}`,
+			"control.inspect." + mallory:                                              "{}",
+			"kept." + mallory + ".job." + jobs.NewID():                                "",
 		} {
 			a.publishTo(request, subject, []byte(body))
 		}
 	default:
 		role := a.role
 		if role == "" {
-			role = jobs.RolePrefill
+			role = protocol.RolePrefill
 		}
-		bait := "$KV.workers." + string(role) + "." + jobs.KeyToken(a.model) + "." + jobs.NewID()
+		bait := "$KV.workers." + string(role) + "." + protocol.KeyToken(a.model) + "." + jobs.NewID()
 		a.put(bait, []byte(text))
 		poll(answerLimit, func() bool { return a.has("KV_workers", bait) })
 		a.publishTo("$JS.API.DIRECT.GET.KV_workers."+bait, subject, nil)

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 var denying = []attack{
 	{"end another's running job: ctl.cancel", func(a *attacker) func() bool {
 		id := a.running.ID
-		a.publish(jobs.CancelSubject(alice, id), nil)
+		a.publish(protocol.CancelSubject(alice, id), nil)
 		return func() bool { return !a.prefill.active(id) }
 	}, want(denied, shared, shared), false},
 	{"control: cancel another's job, or batch", func(a *attacker) func() bool {
@@ -103,7 +104,7 @@ var denying = []attack{
 	}, want(denied, serves, serves), false},
 	{"purge another's job from the intake: STREAM.PURGE", func(a *attacker) func() bool {
 		j := a.waiting()
-		a.api("STREAM.PURGE.INTAKE", `{"filter":"`+jobs.AnyJobFilter(jobs.StagePrefill, "", j.ID)+`"}`)
+		a.api("STREAM.PURGE.INTAKE", `{"filter":"`+protocol.AnyJobFilter(jobs.StagePrefill, "", j.ID)+`"}`)
 		return func() bool { return !a.waits(j) }
 	}, want(denied, serves, serves), false},
 	{"purge the presences of workers: STREAM.PURGE", func(a *attacker) func() bool {
@@ -116,19 +117,19 @@ var denying = []attack{
 		}
 	}, want(denied, denied, denied), false},
 	{"purge the presences of all models: Nats-Rollup: all at one's own", func(a *attacker) func() bool {
-		key := "$KV.workers.decode." + jobs.KeyToken(a.foreign()) + "." + jobs.NewID()
+		key := "$KV.workers.decode." + protocol.KeyToken(a.foreign()) + "." + jobs.NewID()
 		if _, err := a.js.Publish(a.t.Context(), key, []byte("{}")); err != nil {
 			a.t.Fatal(err)
 		}
 		role := a.role
 		if role == "" {
-			role = jobs.RolePrefill
+			role = protocol.RolePrefill
 		}
-		a.put("$KV.workers."+string(role)+"."+jobs.KeyToken(a.model)+".mine", []byte("{}"), "Nats-Rollup", "all")
+		a.put("$KV.workers."+string(role)+"."+protocol.KeyToken(a.model)+".mine", []byte("{}"), "Nats-Rollup", "all")
 		return func() bool { return !a.has("KV_workers", key) }
 	}, want(denied, noEffect, noEffect).with(noEffect, noEffect), false},
 	{"erase the presence of a worker", func(a *attacker) func() bool {
-		key := "$KV.workers.prefill." + jobs.KeyToken(model) + "." + jobs.NewID()
+		key := "$KV.workers.prefill." + protocol.KeyToken(model) + "." + jobs.NewID()
 		if _, err := a.js.Publish(a.t.Context(), key, []byte(a.mark)); err != nil {
 			a.t.Fatal(err)
 		}
@@ -137,7 +138,7 @@ var denying = []attack{
 	}, want(denied, own, denied), false},
 	{"a push consumer that publishes anywhere", func(a *attacker) func() bool {
 		j := a.finished()
-		subject := jobs.TokensSubject(alice, batch, jobs.NewID())
+		subject := protocol.TokensSubject(alice, batch, jobs.NewID())
 		hears := a.listens(subject)
 		a.api("CONSUMER.CREATE.RESULTS", `{"stream_name":"RESULTS","config":{"deliver_subject":"`+subject+`","ack_policy":"none","deliver_policy":"all","filter_subject":"`+a.reply(j)+`"}}`)
 		return func() bool { return hears.hears(a.secret) }
@@ -167,7 +168,7 @@ var denying = []attack{
 		return func() bool { return !a.alice.IsConnected() || a.answered(`"server"`) }
 	}, want(denied, denied, denied).with(denied, denied), false}, // nobody in that account is asked
 	{"fill the intake in one's own name", func(a *attacker) func() bool {
-		return a.fills(queue.StreamIntake, func(int) string { return newJob(mallory, model).Subject(jobs.StagePrefill) })
+		return a.fills(queue.StreamIntake, func(int) string { return protocol.SubjectOf(newJob(mallory, model), jobs.StagePrefill) })
 	}, want(own, denied, denied), false},
 	{"fill CONTROL with large messages in one's own name", func(a *attacker) func() bool {
 		seq := a.stream(queue.StreamControl).State.LastSeq
@@ -180,21 +181,21 @@ var denying = []attack{
 		return func() bool { return a.stream(queue.StreamControl).State.LastSeq > seq }
 	}, want(own, denied, denied), false},
 	{"fill the dead letters", func(a *attacker) func() bool {
-		return a.fills(queue.StreamDLQ, func(int) string { return jobs.DLQSubject(jobs.StagePrefill, a.model, alice, jobs.NewID()) })
+		return a.fills(queue.StreamDLQ, func(int) string { return protocol.DLQSubject(jobs.StagePrefill, a.model, alice, jobs.NewID()) })
 	}, want(denied, own, own), false},
 	{"fill the relay with hops that nobody reads", func(a *attacker) func() bool {
 		return a.fills(queue.StreamRelay, func(int) string { return "jobs.fallback." + tok(a.model) + ".none.u." + jobs.NewID() })
 	}, want(denied, own, own), false},
 	{"fill the results", func(a *attacker) func() bool {
-		return a.fills(queue.StreamResults, func(int) string { return jobs.ResultSubject(alice, batch, jobs.NewID()) })
+		return a.fills(queue.StreamResults, func(int) string { return protocol.ResultSubject(alice, batch, jobs.NewID()) })
 	}, want(denied, shared, shared), false},
 	{"fill the bucket of workers", func(a *attacker) func() bool {
 		role := a.role
 		if role == "" {
-			role = jobs.RolePrefill
+			role = protocol.RolePrefill
 		}
 		return a.fills("KV_workers", func(int) string {
-			return "$KV.workers." + string(role) + "." + jobs.KeyToken(a.model) + "." + jobs.NewID()
+			return "$KV.workers." + string(role) + "." + protocol.KeyToken(a.model) + "." + jobs.NewID()
 		})
 	}, want(denied, own, own), false},
 	{"fill a bucket of one's own name", func(a *attacker) func() bool {
@@ -214,7 +215,7 @@ var denying = []attack{
 	}, want(noEffect, noEffect, noEffect).with(noEffect, noEffect), false},
 	{"delete a waiting job: STREAM.MSG.DELETE", func(a *attacker) func() bool {
 		j := a.waiting()
-		a.api("STREAM.MSG.DELETE.INTAKE", fmt.Sprintf(`{"seq":%d}`, a.get(queue.StreamIntake, j.Subject(jobs.StagePrefill)).Sequence))
+		a.api("STREAM.MSG.DELETE.INTAKE", fmt.Sprintf(`{"seq":%d}`, a.get(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)).Sequence))
 		return func() bool { return !a.waits(j) }
 	}, want(denied, denied, denied), false},
 	{"delete a stream", func(a *attacker) func() bool {
@@ -233,7 +234,7 @@ var denying = []attack{
 		return func() bool { return a.stream(queue.StreamResults).Config.MaxAge != was }
 	}, want(denied, denied, denied), true},
 	{"delete the workers' consumer", func(a *attacker) func() bool {
-		name := jobs.ConsumerName(jobs.RolePrefill, model, jobs.Batch)
+		name := protocol.ConsumerName(protocol.RolePrefill, model, jobs.Batch)
 		a.api("CONSUMER.DELETE.INTAKE."+name, "")
 		return func() bool {
 			_, err := a.js.Consumer(a.t.Context(), queue.StreamIntake, name)
@@ -241,7 +242,7 @@ var denying = []attack{
 		}
 	}, want(denied, denied, denied), true},
 	{"pause the workers' consumer", func(a *attacker) func() bool {
-		name := jobs.ConsumerName(jobs.RolePrefill, other, jobs.Batch)
+		name := protocol.ConsumerName(protocol.RolePrefill, other, jobs.Batch)
 		a.api("CONSUMER.PAUSE.INTAKE."+name, `{"pause_until":"2100-01-01T00:00:00Z"}`)
 		return func() bool {
 			c, err := a.js.Consumer(a.t.Context(), queue.StreamIntake, name)

@@ -6,55 +6,56 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 var forging = []attack{
 	{"submit a job in another's name", func(a *attacker) func() bool {
 		j := newJob(alice, model, a.marked)
-		a.stores(j.Subject(jobs.StagePrefill), encode(j))
-		return func() bool { return a.has(queue.StreamIntake, j.Subject(jobs.StagePrefill)) }
+		a.stores(protocol.SubjectOf(j, jobs.StagePrefill), encode(j))
+		return func() bool { return a.has(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)) }
 	}, want(denied, denied, denied), false},
 	{"submit with * or > for the user", func(a *attacker) func() bool {
 		j := newJob(alice, model, a.marked)
 		before := a.stream(queue.StreamIntake).State.LastSeq
 		for _, user := range []string{"*", ">", "*." + alice, alice + "." + mallory} {
-			a.stores("jobs.prefill."+jobs.EncodeToken(model)+"."+string(j.Token())+"."+user+"."+j.ID, encode(j))
+			a.stores("jobs.prefill."+jobs.EncodeToken(model)+"."+string(protocol.TokenOf(j))+"."+user+"."+j.ID, encode(j))
 		}
 		return func() bool { return a.stream(queue.StreamIntake).State.LastSeq > before }
 	}, want(denied, denied, denied), false},
 	{"submit under one's own name a job that names another", func(a *attacker) func() bool {
 		a.free()
 		j := newJob(alice, model, a.marked)
-		a.stores(jobs.JobSubject(jobs.StagePrefill, model, jobs.Batch, mallory, j.ID), encode(j))
+		a.stores(protocol.JobSubject(jobs.StagePrefill, model, jobs.Batch, mallory, j.ID), encode(j))
 		return func() bool { return a.prefill.of(j.ID) != nil || a.has(queue.StreamResults, a.reply(j)) }
 	}, want(noEffect, denied, denied).with(noEffect, noEffect), false},
 	{"submit with another's job id, and cancel that", func(a *attacker) func() bool {
 		j := a.waiting()
 		mine := newJob(mallory, model, func(m *jobs.Job) { m.ID = j.ID })
-		a.stores(mine.Subject(jobs.StagePrefill), encode(mine))
+		a.stores(protocol.SubjectOf(mine, jobs.StagePrefill), encode(mine))
 		a.controls("cancel", mallory, ids(j))
 		return func() bool { return !a.waits(j) }
 	}, want(noEffect, denied, denied).with(noEffect, noEffect), false},
 	{"submit with the Nats-Msg-Id that another's job will have", func(a *attacker) func() bool {
 		j := newJob(alice, model, a.marked)
 		mine := newJob(mallory, model, a.marked)
-		a.stores(mine.Subject(jobs.StagePrefill), encode(mine), "Nats-Msg-Id", alice+"."+j.ID+".prefill")
+		a.stores(protocol.SubjectOf(mine, jobs.StagePrefill), encode(mine), "Nats-Msg-Id", alice+"."+j.ID+".prefill")
 		a.submit(a.alice, j)
-		return func() bool { return !a.has(queue.StreamIntake, j.Subject(jobs.StagePrefill)) }
+		return func() bool { return !a.has(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)) }
 	}, want(knows, denied, denied).with(knows, knows), false},
 	{"submit with Nats-Rollup: all", func(a *attacker) func() bool {
 		j, mine := a.waiting(), newJob(mallory, model, a.marked)
-		a.stores(mine.Subject(jobs.StagePrefill), encode(mine), "Nats-Rollup", "all")
+		a.stores(protocol.SubjectOf(mine, jobs.StagePrefill), encode(mine), "Nats-Rollup", "all")
 		return func() bool { return !a.waits(j) }
 	}, want(noEffect, denied, denied).with(noEffect, noEffect), false}, // INTAKE takes no roll-ups, from nobody
 	{"submit with Nats-Expected-… of another's message and stream", func(a *attacker) func() bool {
 		j, mine := a.waiting(), newJob(mallory, model, a.marked)
-		at := fmt.Sprint(a.get(queue.StreamIntake, j.Subject(jobs.StagePrefill)).Sequence)
-		a.stores(mine.Subject(jobs.StagePrefill), encode(mine), "Nats-Expected-Stream", queue.StreamResults)
-		a.stores(mine.Subject(jobs.StagePrefill), encode(mine), "Nats-Expected-Last-Subject-Sequence", at, "Nats-Expected-Last-Subject-Sequence-Subject", j.Subject(jobs.StagePrefill))
-		a.stores(mine.Subject(jobs.StagePrefill), encode(mine), "Nats-Expected-Last-Sequence", "1")
+		at := fmt.Sprint(a.get(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)).Sequence)
+		a.stores(protocol.SubjectOf(mine, jobs.StagePrefill), encode(mine), "Nats-Expected-Stream", queue.StreamResults)
+		a.stores(protocol.SubjectOf(mine, jobs.StagePrefill), encode(mine), "Nats-Expected-Last-Subject-Sequence", at, "Nats-Expected-Last-Subject-Sequence-Subject", protocol.SubjectOf(j, jobs.StagePrefill))
+		a.stores(protocol.SubjectOf(mine, jobs.StagePrefill), encode(mine), "Nats-Expected-Last-Sequence", "1")
 		return func() bool { return !a.waits(j) }
 	}, want(noEffect, denied, denied).with(noEffect, noEffect), false},
 	{"submit for a model that there is not", func(a *attacker) func() bool {
@@ -66,23 +67,23 @@ var forging = []attack{
 	{"submit into another's lane", func(a *attacker) func() bool {
 		a.free()
 		j := newJob(mallory, model, a.marked)
-		lane := jobs.Lane((jobs.LaneOf(mallory) + 1) % jobs.Lanes)
+		lane := protocol.Lane((protocol.LaneOf(mallory) + 1) % protocol.Lanes)
 		if lane == jobs.Batch { // which is for all
-			lane = jobs.Lane(1 + jobs.LaneOf(mallory)%(jobs.Lanes-1))
+			lane = protocol.Lane(1 + protocol.LaneOf(mallory)%(protocol.Lanes-1))
 		}
-		a.stores(jobs.JobSubject(jobs.StagePrefill, model, lane, mallory, j.ID), encode(j))
+		a.stores(protocol.JobSubject(jobs.StagePrefill, model, lane, mallory, j.ID), encode(j))
 		return func() bool { return a.prefill.of(j.ID) != nil }
 	}, want(noEffect, denied, denied).with(noEffect, noEffect), false},
 	{"submit more than a message may hold", func(a *attacker) func() bool {
 		j := newJob(mallory, model)
-		a.stores(j.Subject(jobs.StagePrefill), make([]byte, 8<<20+1))
-		return func() bool { return a.has(queue.StreamIntake, j.Subject(jobs.StagePrefill)) }
+		a.stores(protocol.SubjectOf(j, jobs.StagePrefill), make([]byte, 8<<20+1))
+		return func() bool { return a.has(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)) }
 	}, want(denied, denied, denied).with(denied, denied), false},
 	{"have a worker write into another's inbox: Tandem-Reply-To", func(a *attacker) func() bool {
 		a.free()
 		hears := a.listens("_INBOX." + alice + ".known")
 		j := newJob(mallory, model, a.marked)
-		a.stores(j.Subject(jobs.StagePrefill), encode(j), jobs.HeaderReplyTo, "_INBOX."+alice+".known")
+		a.stores(protocol.SubjectOf(j, jobs.StagePrefill), encode(j), protocol.HeaderReplyTo, "_INBOX."+alice+".known")
 		return func() bool { return hears.hears(j.ID) }
 	}, want(noEffect, denied, denied).with(noEffect, open), false}, // only in one account is a copy delivered
 	{"a result of another's waiting job", func(a *attacker) func() bool {
@@ -101,7 +102,7 @@ var forging = []attack{
 		return func() bool { return a.holds(queue.StreamResults, a.reply(j), a.mark) }
 	}, want(denied, noEffect, noEffect).with(noEffect, noEffect), false}, // the first is kept
 	{"pieces of another's text", func(a *attacker) func() bool {
-		subject := jobs.TokensSubject(alice, batch, jobs.NewID())
+		subject := protocol.TokensSubject(alice, batch, jobs.NewID())
 		hears := a.listens(subject)
 		a.publish(subject, []byte(a.mark))
 		return func() bool { return hears.hears(a.mark) }
@@ -117,18 +118,18 @@ var forging = []attack{
 		return func() bool { return hears.hears(a.mark) }
 	}, want(denied, denied, denied), false},
 	{"an answer at another's results.<victim>, by the reply of a request", func(a *attacker) func() bool {
-		subject := jobs.ResultSubject(alice, batch, jobs.NewID())
+		subject := protocol.ResultSubject(alice, batch, jobs.NewID())
 		hears := a.listens(subject)
 		a.lures(subject, a.mark)
 		return func() bool { return hears.hears("") || a.has(queue.StreamResults, subject) }
 	}, want(unkept, reply, reply), false},
 	{"an answer stored at another's results.<victim>, by the reply of a request", func(a *attacker) func() bool {
-		subject := jobs.ResultSubject(alice, batch, jobs.NewID())
+		subject := protocol.ResultSubject(alice, batch, jobs.NewID())
 		a.lures(subject, a.mark)
 		return func() bool { return a.has(queue.StreamResults, subject) }
 	}, want(noEffect, reply, reply), false},
 	{"an answer at another's tokens.<victim>, by the reply of a request", func(a *attacker) func() bool {
-		subject := jobs.TokensSubject(alice, batch, jobs.NewID())
+		subject := protocol.TokensSubject(alice, batch, jobs.NewID())
 		hears := a.listens(subject)
 		a.lures(subject, a.mark)
 		return func() bool { return hears.hears("") }
@@ -145,8 +146,8 @@ var forging = []attack{
 	}, want(noEffect, knows, knows), false},
 	{"an answer into the intake in another's name, by the reply of a request", func(a *attacker) func() bool {
 		j := newJob(alice, model)
-		a.lures(j.Subject(jobs.StagePrefill), string(encode(j)))
-		return func() bool { return a.has(queue.StreamIntake, j.Subject(jobs.StagePrefill)) }
+		a.lures(protocol.SubjectOf(j, jobs.StagePrefill), string(encode(j)))
+		return func() bool { return a.has(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)) }
 	}, want(noEffect, reply, reply), false},
 	{"an answer as a hand-over of another model, by the reply of a request", func(a *attacker) func() bool {
 		j := newJob(alice, a.foreign())
@@ -166,7 +167,7 @@ var forging = []attack{
 	}, want(noEffect, noEffect, noEffect).with(noEffect, noEffect), false},
 	{"an answer as a request to end what runs: ctl.cancel, by the reply of a request", func(a *attacker) func() bool {
 		id := a.running.ID
-		a.lures(jobs.CancelSubject(alice, id), "")
+		a.lures(protocol.CancelSubject(alice, id), "")
 		return func() bool { return !a.prefill.active(id) }
 	}, want(noEffect, shared, shared), false},
 	{"an answer as JetStream's STREAM.DELETE, by the reply of a request", func(a *attacker) func() bool {
@@ -180,10 +181,10 @@ var forging = []attack{
 		return func() bool { info := a.stream(name); return info != nil && info.State.Consumers > 0 }
 	}, want(noEffect, reply, reply), false},
 	{"a delivery of another's job to subjects that graders hear: MSG.NEXT with that reply", func(a *attacker) func() bool {
-		subject := jobs.TokensSubject(mallory, batch, jobs.NewID())
+		subject := protocol.TokensSubject(mallory, batch, jobs.NewID())
 		hears := a.listensAt(a.mustConnect(a.site.key(a.credential(mallory)), mallory), subject)
 		j := a.waiting()
-		a.publishTo("$JS.API.CONSUMER.MSG.NEXT.INTAKE."+jobs.ConsumerName(jobs.RolePrefill, model, j.Token()), subject, []byte(`{"batch":1000,"no_wait":true}`))
+		a.publishTo("$JS.API.CONSUMER.MSG.NEXT.INTAKE."+protocol.ConsumerName(protocol.RolePrefill, model, protocol.TokenOf(j)), subject, []byte(`{"batch":1000,"no_wait":true}`))
 		return func() bool { return hears.hears(a.secret) }
 	}, want(denied, reply, denied), false},
 	{"a hand-over to decode with a KV state of the attacker's", func(a *attacker) func() bool {
@@ -198,7 +199,7 @@ var forging = []attack{
 		j := newJob(alice, model, a.marked)
 		h := handover(j, "", "")
 		h.Stage, h.Kind, h.State, h.Prefill = jobs.StageFallback, "", nil, nil
-		a.publish(j.Subject(jobs.StageFallback), encode(h))
+		a.publish(protocol.SubjectOf(j, jobs.StageFallback), encode(h))
 		return func() bool { return a.decode.of(j.ID) != nil }
 	}, want(denied, own, denied), false},
 	{"a hand-over of a model that the key is not for", func(a *attacker) func() bool {
@@ -219,30 +220,30 @@ var forging = []attack{
 	}, want(denied, shared, shared), false},
 	{"a dead letter of another's", func(a *attacker) func() bool {
 		j := newJob(alice, model)
-		a.publish(jobs.DLQSubject(jobs.StagePrefill, model, alice, j.ID), a.deadLetter(j))
-		return func() bool { return a.has(queue.StreamDLQ, jobs.DLQSubject(jobs.StagePrefill, model, alice, j.ID)) }
+		a.publish(protocol.DLQSubject(jobs.StagePrefill, model, alice, j.ID), a.deadLetter(j))
+		return func() bool { return a.has(queue.StreamDLQ, protocol.DLQSubject(jobs.StagePrefill, model, alice, j.ID)) }
 	}, want(denied, own, denied), false},
 	{"a dead letter of a model that the key is not for", func(a *attacker) func() bool {
 		m := a.foreign()
 		j := newJob(alice, m)
-		a.publish(jobs.DLQSubject(jobs.StageDecode, m, alice, j.ID), a.deadLetter(j))
-		return func() bool { return a.has(queue.StreamDLQ, jobs.DLQSubject(jobs.StageDecode, m, alice, j.ID)) }
+		a.publish(protocol.DLQSubject(jobs.StageDecode, m, alice, j.ID), a.deadLetter(j))
+		return func() bool { return a.has(queue.StreamDLQ, protocol.DLQSubject(jobs.StageDecode, m, alice, j.ID)) }
 	}, want(denied, denied, denied), false},
 	{"the presence of a worker that there is not", func(a *attacker) func() bool {
-		return a.presence(model, jobs.RolePrefill)
+		return a.presence(model, protocol.RolePrefill)
 	}, want(denied, own, denied), false},
 	{"the presence of a worker of a model that the key is not for", func(a *attacker) func() bool {
-		return a.presence(a.foreign(), jobs.RoleDecode)
+		return a.presence(a.foreign(), protocol.RoleDecode)
 	}, want(denied, denied, denied), false},
 	{"the presence of a worker of the other role", func(a *attacker) func() bool {
-		role := jobs.RolePrefill
+		role := protocol.RolePrefill
 		if a.role == role {
-			role = jobs.RoleDecode
+			role = protocol.RoleDecode
 		}
 		return a.presence(a.model, role)
 	}, want(denied, denied, denied), false},
 	{"what a worker is at: ctl.worker", func(a *attacker) func() bool {
-		subject := "ctl.worker.prefill." + jobs.KeyToken(model) + "." + jobs.NewID()
+		subject := "ctl.worker.prefill." + protocol.KeyToken(model) + "." + jobs.NewID()
 		hears := a.listensAt(a.peer, subject)
 		a.publish(subject, []byte(a.mark))
 		return func() bool { return hears.hears(a.mark) }
@@ -253,9 +254,9 @@ var forging = []attack{
 		return func() bool { return a.has("KV_handbacks", subject) }
 	}, want(denied, shared, shared), false},
 	{"the acknowledgement of what another worker runs: $JS.ACK", func(a *attacker) func() bool {
-		subject := a.running.Subject(jobs.StagePrefill)
+		subject := protocol.SubjectOf(a.running, jobs.StagePrefill)
 		seq := a.get(queue.StreamIntake, subject).Sequence
-		consumer := jobs.ConsumerName(jobs.RolePrefill, model, jobs.Interactive)
+		consumer := protocol.ConsumerName(protocol.RolePrefill, model, jobs.Interactive)
 		info, err := a.js.Consumer(a.t.Context(), queue.StreamIntake, consumer)
 		if err != nil {
 			a.t.Fatal(err)
@@ -310,7 +311,7 @@ func (a *attacker) deadLetter(j *jobs.Job) []byte {
 // submits puts a job of one's own at a model and class.
 func (a *attacker) submits(model, class string) func() bool {
 	j := newJob(mallory, model, a.marked)
-	subject := jobs.JobSubject(jobs.StagePrefill, model, jobs.Class(class), mallory, j.ID)
+	subject := protocol.JobSubject(jobs.StagePrefill, model, jobs.Class(class), mallory, j.ID)
 	a.stores(subject, encode(j))
 	return func() bool { return a.has(queue.StreamIntake, subject) }
 }
@@ -319,7 +320,7 @@ func (a *attacker) submits(model, class string) func() bool {
 func (a *attacker) presence(model string, role jobs.Stage) func() bool {
 	id := jobs.NewID()
 	p := queue.Presence{Worker: id, Machine: "attacker", Role: role, Model: model, State: queue.StateDraining, StatesURL: "http://attacker.example"}
-	a.put("$KV.workers."+string(role)+"."+jobs.KeyToken(model)+"."+id, encode(p))
+	a.put("$KV.workers."+string(role)+"."+protocol.KeyToken(model)+"."+id, encode(p))
 	return func() bool {
 		for _, w := range a.workers() {
 			if w.Worker == id {

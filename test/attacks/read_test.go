@@ -7,8 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // Where a worker's key is for all models, JetStream's subjects do not say more: STREAM.MSG.GET, STREAM.INFO, results.*.*.*.
@@ -87,15 +88,15 @@ var reading = []attack{
 		return a.learnt
 	}, want(denied, denied, denied), false},
 	{"read a waiting prompt: STREAM.MSG.GET", func(a *attacker) func() bool {
-		return a.lastOf(queue.StreamIntake, a.waiting().Subject(jobs.StagePrefill))
+		return a.lastOf(queue.StreamIntake, protocol.SubjectOf(a.waiting(), jobs.StagePrefill))
 	}, want(denied, serves, serves), false},
 	{"read a waiting prompt of a model that the key is not for", func(a *attacker) func() bool {
-		return a.lastOf(queue.StreamIntake, a.waitingFor(a.foreign()).Subject(jobs.StagePrefill))
+		return a.lastOf(queue.StreamIntake, protocol.SubjectOf(a.waitingFor(a.foreign()), jobs.StagePrefill))
 	}, want(denied, shared, shared), false},
 	{"read a waiting prompt: DIRECT.GET", func(a *attacker) func() bool {
 		j := a.waiting()
-		a.api("DIRECT.GET.INTAKE."+j.Subject(jobs.StagePrefill), "")
-		a.api("DIRECT.GET.INTAKE", `{"last_by_subj":"`+j.Subject(jobs.StagePrefill)+`"}`)
+		a.api("DIRECT.GET.INTAKE."+protocol.SubjectOf(j, jobs.StagePrefill), "")
+		a.api("DIRECT.GET.INTAKE", `{"last_by_subj":"`+protocol.SubjectOf(j, jobs.StagePrefill)+`"}`)
 		return a.learnt
 	}, want(denied, denied, denied), false},
 	{"hear prompts: jobs.>", func(a *attacker) func() bool {
@@ -148,8 +149,8 @@ var reading = []attack{
 		return a.learnt
 	}, want(denied, serves, serves), false},
 	{"hear what workers are at: ctl.worker.> and of the model", func(a *attacker) func() bool {
-		a.hear("ctl.worker.>", "ctl.worker.*."+jobs.KeyToken(model)+".*")
-		if err := a.peer.Publish("ctl.worker.decode."+jobs.KeyToken(model)+"."+jobs.NewID(), []byte(a.secret)); err != nil {
+		a.hear("ctl.worker.>", "ctl.worker.*."+protocol.KeyToken(model)+".*")
+		if err := a.peer.Publish("ctl.worker.decode."+protocol.KeyToken(model)+"."+jobs.NewID(), []byte(a.secret)); err != nil {
 			a.t.Fatal(err)
 		}
 		return a.learnt
@@ -245,12 +246,12 @@ var reading = []attack{
 	{"have a waiting job delivered: MSG.NEXT on the workers' consumer", func(a *attacker) func() bool {
 		j := a.waiting()
 		inbox := a.mailbox()
-		a.publishTo("$JS.API.CONSUMER.MSG.NEXT.INTAKE."+jobs.ConsumerName(jobs.RolePrefill, model, j.Token()), inbox, []byte(`{"batch":1000,"no_wait":true}`))
+		a.publishTo("$JS.API.CONSUMER.MSG.NEXT.INTAKE."+protocol.ConsumerName(protocol.RolePrefill, model, protocol.TokenOf(j)), inbox, []byte(`{"batch":1000,"no_wait":true}`))
 		return a.learnt
 	}, want(denied, own, denied), false},
 	{"have jobs delivered by a consumer of one's own", func(a *attacker) func() bool {
 		j := newJob(alice, "fresh:1b", func(j *jobs.Job) { j.Prompt = a.secret })
-		if _, err := a.js.Publish(a.t.Context(), j.Subject(jobs.StagePrefill), encode(j)); err != nil {
+		if _, err := a.js.Publish(a.t.Context(), protocol.SubjectOf(j, jobs.StagePrefill), encode(j)); err != nil {
 			a.t.Fatal(err)
 		}
 		return a.consumes(queue.StreamIntake, "jobs.prefill.fresh:1b.>")

@@ -17,10 +17,11 @@ import (
 
 	"tandem/internal/access"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 const (
@@ -83,12 +84,12 @@ func newSite(t *testing.T, keys bool) *site {
 		t.Fatal(err)
 	}
 	s.alice = s.mustConnect(s.key(s.credential(alice)), alice)
-	key, inbox := s.key(s.folder.Worker(jobs.RoleDecode, model)), access.WorkerInbox(jobs.RoleDecode, model)
+	key, inbox := s.key(s.folder.Worker(protocol.RoleDecode, model)), access.WorkerInbox(protocol.RoleDecode, model)
 	s.peer, s.results = s.mustConnect(key, inbox), s.connectQueue(key, inbox, model)
 	s.prefill, s.decode = newEngines(), newEngines()
-	s.work(jobs.RolePrefill, s.prefill, 1)
+	s.work(protocol.RolePrefill, s.prefill, 1)
 	s.eventually("the prefill worker is seen", func() bool { return len(s.workers()) == 1 })
-	s.work(jobs.RoleDecode, s.decode, 16)
+	s.work(protocol.RoleDecode, s.decode, 16)
 	s.eventually("the decode worker is seen", func() bool { return len(s.workers()) == 2 })
 	return s
 }
@@ -211,7 +212,7 @@ type engines struct {
 }
 
 type run struct {
-	task    *jobs.Task
+	task    *protocol.Task
 	release func()
 	let     chan struct{} // closed by release
 	ended   chan struct{}
@@ -219,7 +220,7 @@ type run struct {
 
 func newEngines() *engines { return &engines{runs: map[string]*run{}} }
 
-func (e *engines) run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
+func (e *engines) run(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	r := &run{task: t, let: make(chan struct{}), ended: make(chan struct{})}
 	r.release = sync.OnceFunc(func() { close(r.let) })
 	e.mu.Lock()
@@ -231,12 +232,12 @@ func (e *engines) run(ctx context.Context, t *jobs.Task) (jobs.Outcome, error) {
 		select {
 		case <-r.let:
 		case <-ctx.Done():
-			return jobs.Outcome{}, context.Cause(ctx)
+			return protocol.Outcome{}, context.Cause(ctx)
 		}
 	}
 	res := jobs.NewResult(t.Job, jobs.Succeeded)
 	res.Text, res.Method = "done", jobs.MethodLocal
-	return jobs.Outcome{Result: res}, nil
+	return protocol.Outcome{Result: res}, nil
 }
 
 // of returns the run of a job, nil if it did not run.
@@ -264,7 +265,7 @@ func (e *engines) active(id string) bool {
 func (s *site) settle() {
 	s.t.Helper()
 	if s.running != nil {
-		if s.prefill.active(s.running.ID) && s.has(queue.StreamIntake, s.running.Subject(jobs.StagePrefill)) {
+		if s.prefill.active(s.running.ID) && s.has(queue.StreamIntake, protocol.SubjectOf(s.running, jobs.StagePrefill)) {
 			return
 		}
 		s.free()
@@ -308,7 +309,7 @@ func encode(v any) []byte {
 // submit puts a job into the intake as its user does.
 func (s *site) submit(nc *nats.Conn, j *jobs.Job) {
 	s.t.Helper()
-	msg := &nats.Msg{Subject: j.Subject(jobs.StagePrefill), Data: encode(j), Header: nats.Header{}}
+	msg := &nats.Msg{Subject: protocol.SubjectOf(j, jobs.StagePrefill), Data: encode(j), Header: nats.Header{}}
 	msg.Header.Set("Nats-Msg-Id", jobs.EncodeToken(j.User)+"."+j.ID+".prefill")
 	answer, err := nc.RequestMsg(msg, enough)
 	if err != nil || strings.Contains(string(answer.Data), `"error"`) {
@@ -410,10 +411,10 @@ func (v *victim) waitingFor(model string, change ...func(*jobs.Job)) *jobs.Job {
 
 // waits reports whether a job lies in the intake, and has not ended.
 func (v *victim) waits(j *jobs.Job) bool {
-	return v.has(queue.StreamIntake, j.Subject(jobs.StagePrefill)) && !v.has(queue.StreamResults, v.reply(j))
+	return v.has(queue.StreamIntake, protocol.SubjectOf(j, jobs.StagePrefill)) && !v.has(queue.StreamResults, v.reply(j))
 }
 
-func (v *victim) reply(j *jobs.Job) string { return jobs.ResultSubject(j.User, j.Batch, j.ID) }
+func (v *victim) reply(j *jobs.Job) string { return protocol.ResultSubject(j.User, j.Batch, j.ID) }
 
 // finished is a job with a result.
 func (v *victim) finished() *jobs.Job {
@@ -439,7 +440,7 @@ func (v *victim) failed() *jobs.Job {
 }
 
 func (v *victim) letter(j *jobs.Job) string {
-	return jobs.DLQSubject(jobs.StagePrefill, model, alice, j.ID)
+	return protocol.DLQSubject(jobs.StagePrefill, model, alice, j.ID)
 }
 
 // handed is a job that is at a decode worker, with a KV state that the secret opens.
@@ -454,7 +455,7 @@ func (v *victim) handed() *jobs.Job {
 	return j
 }
 
-func hop(j *jobs.Job) string { return j.Subject(jobs.StageDecode) }
+func hop(j *jobs.Job) string { return protocol.SubjectOf(j, jobs.StageDecode) }
 
 func handover(j *jobs.Job, url, token string) *jobs.Handover {
 	return &jobs.Handover{
@@ -466,7 +467,7 @@ func handover(j *jobs.Job, url, token string) *jobs.Handover {
 // emits has a piece of alice's text published.
 func (v *victim) emits() {
 	v.t.Helper()
-	if err := v.peer.Publish(jobs.TokensSubject(alice, batch, jobs.NewID()), []byte(v.secret)); err != nil {
+	if err := v.peer.Publish(protocol.TokensSubject(alice, batch, jobs.NewID()), []byte(v.secret)); err != nil {
 		v.t.Fatal(err)
 	}
 	if err := v.peer.Flush(); err != nil {

@@ -13,11 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 const model = "qwen3-coder:30b"
@@ -42,7 +43,7 @@ func BenchmarkWorkerMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	pids := map[jobs.Stage]int{}
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		cmd := exec.Command(filepath.Join(bin, string(role)+"-worker"), "--nats", server.URL(), "--model", model, "--engine-url", engine.URL(),
 			"--slots", "8", "--num-ctx", "8192", "--http", "127.0.0.1:0", "--state-dir", b.TempDir(), "--log-level", "error")
 		cmd.Stderr = os.Stderr

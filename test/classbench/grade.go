@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
 )
@@ -73,10 +73,10 @@ func (s *system) gradeAndKill(f *figures) error {
 	if err := s.answered(g, 2*all/3); err != nil {
 		return err
 	}
-	lost := workerKey(jobs.RoleDecode, standin.FeedbackModel)
+	lost := workerKey(protocol.RoleDecode, standin.FeedbackModel)
 	f.killedAfter = append(f.killedAfter, fmt.Sprintf("the %s after %d answers", lost, s.answers()))
 	s.workers[lost].Kill()
-	if err := s.startWorker(jobs.RoleDecode, standin.FeedbackModel); err != nil { // as a service manager does
+	if err := s.startWorker(protocol.RoleDecode, standin.FeedbackModel); err != nil { // as a service manager does
 		return err
 	}
 	select {

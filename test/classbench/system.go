@@ -14,10 +14,11 @@ import (
 	"strconv"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
 	"tandem/internal/supervisor"
+	"tandem/jobs"
 )
 
 const (
@@ -72,7 +73,7 @@ func (s *system) start() error {
 	}
 	s.workers = map[string]*supervisor.Process{}
 	for _, model := range []string{standin.CodeModel, standin.FeedbackModel} {
-		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 			if err := s.startWorker(role, model); err != nil {
 				return err
 			}
@@ -119,7 +120,7 @@ func workerKey(role jobs.Stage, model string) string { return string(role) + " w
 
 func (s *system) startWorker(role jobs.Stage, model string) error {
 	engine, run := s.engines.Prefill, s.engines.PrefillRunDir
-	if role == jobs.RoleDecode {
+	if role == protocol.RoleDecode {
 		engine, run = s.engines.Decode, s.engines.DecodeRunDir
 	}
 	name := string(role) + "-" + jobs.EncodeToken(model)

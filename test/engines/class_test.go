@@ -11,13 +11,14 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/gguf"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // system is NATS, a prefill and a decode worker on two real Ollamas, and a grader.
@@ -122,7 +123,7 @@ func TestClass(t *testing.T) {
 		t.Run(string(shape), func(t *testing.T) {
 			spec := tinymodel.TinyShape(shape, tinymodel.BPE)
 			s := newSystem(t)
-			for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+			for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 				o := standintest.StartOllama(t, standin.OllamaOptions{Models: map[string]tinymodel.Spec{model: spec}, NumParallel: slots})
 				s.worker(role, o, slots)
 			}

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // TestClassWithFailures: of a class, some states come and some do not, while others are computed and decoded beside them.

@@ -13,9 +13,10 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/app/submitter"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // Faults of a llama-server, to which the gateway belongs that stands before it.
@@ -165,7 +166,7 @@ func (p *pair) stopped(machines ...string) {
 	p.t.Helper()
 	p.eventually("the decode worker says what it takes no states from", func() error {
 		for _, w := range p.workers() {
-			if w.Role == jobs.RoleDecode && !slices.Equal(w.StoppedPairs, machines) {
+			if w.Role == protocol.RoleDecode && !slices.Equal(w.StoppedPairs, machines) {
 				return fmt.Errorf("it says %q", w.StoppedPairs)
 			}
 		}

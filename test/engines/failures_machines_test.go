@@ -11,13 +11,13 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/llamacpp"
 	"tandem/internal/ollama"
 	"tandem/internal/shim"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // machine is a real engine into which a test can look, and which it can ask without a worker.

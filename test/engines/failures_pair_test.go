@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // pair is a prefill and a decode machine, with the way between them.
@@ -40,7 +41,7 @@ func (p *pair) in(t *testing.T) *pair {
 
 func (p *pair) prefill(change ...func(*app.WorkerFlags)) (stop func()) {
 	p.t.Helper()
-	return p.worker(jobs.RolePrefill, nil, p.there.slots, append([]func(*app.WorkerFlags){p.there.flags, p.through}, change...)...)
+	return p.worker(protocol.RolePrefill, nil, p.there.slots, append([]func(*app.WorkerFlags){p.there.flags, p.through}, change...)...)
 }
 
 // through has a prefill worker offer its states through the link.
@@ -50,7 +51,7 @@ func (p *pair) through(f *app.WorkerFlags) {
 
 func (p *pair) decode(change ...func(*app.WorkerFlags)) (stop func()) {
 	p.t.Helper()
-	return p.worker(jobs.RoleDecode, nil, p.here.slots, append([]func(*app.WorkerFlags){p.here.flags}, change...)...)
+	return p.worker(protocol.RoleDecode, nil, p.here.slots, append([]func(*app.WorkerFlags){p.here.flags}, change...)...)
 }
 
 // ready waits until both workers are there and know of each other.
@@ -63,7 +64,7 @@ func (p *pair) ready() {
 				roles = append(roles, w.Role)
 			}
 		}
-		if !slices.Contains(roles, jobs.RolePrefill) || !slices.Contains(roles, jobs.RoleDecode) {
+		if !slices.Contains(roles, protocol.RolePrefill) || !slices.Contains(roles, protocol.RoleDecode) {
 			return fmt.Errorf("only %v", roles)
 		}
 		return nil

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/supervisor"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // TestProcessesFail: workers that are programs, as on the machines, are killed in the middle of a hand-over, or may write

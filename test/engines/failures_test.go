@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // TestTransfersFail: whatever becomes of a state on its way between two Ollamas, the decode machine computes the prompt,
@@ -97,7 +98,7 @@ func TestTransfersFail(t *testing.T) {
 		j := job(lines("slow", 20), 0)
 		r := p.run(j)
 		p.handedOver(r, j)
-		if len(r.Warnings) != 1 || r.Warnings[0] != jobs.SlowTransferWarning(time.Duration(r.Timings.TransferSeconds*1e9)) {
+		if len(r.Warnings) != 1 || r.Warnings[0] != protocol.SlowTransferWarning(time.Duration(r.Timings.TransferSeconds*1e9)) {
 			t.Errorf("warnings %q of a transfer of %v s", r.Warnings, r.Timings.TransferSeconds)
 		}
 		p.link.spoil(nil)
@@ -121,7 +122,7 @@ func TestTransfersFail(t *testing.T) {
 			want = append(want, fmt.Sprintf("tandem_handovers_total{model=%q,outcome=%q,role=\"decode\"} %d", model, cmp.Or(f, "used"), p.counted[f]))
 		}
 		slices.Sort(want)
-		if have := p.metrics(jobs.RoleDecode, "tandem_handovers_total"); !slices.Equal(have, want) {
+		if have := p.metrics(protocol.RoleDecode, "tandem_handovers_total"); !slices.Equal(have, want) {
 			t.Errorf("metrics\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
 		}
 		if _, now := p.here.inner(); now != process {
@@ -182,9 +183,9 @@ func TestTransfersFail(t *testing.T) {
 			if list := p.link.requests(); len(list) != 0 {
 				t.Errorf("states were asked for: %q", list)
 			}
-			role := jobs.RoleDecode
+			role := protocol.RoleDecode
 			if tt.there != nil {
-				role = jobs.RolePrefill // no state was even offered
+				role = protocol.RolePrefill // no state was even offered
 			}
 			if list := p.metrics(role, fmt.Sprintf("outcome=%q", tt.want)); len(list) != 1 {
 				t.Errorf("the %s worker does not count it: %q", role, list)
@@ -198,7 +199,7 @@ func TestTransfersFail(t *testing.T) {
 		if h := r.Handover; h == nil || h.Failure != jobs.FailNoState || !strings.Contains(h.Message, "shim install") || h.Bytes != 0 || len(r.Warnings) != 0 || r.Usage.HandedOver != 0 {
 			t.Errorf("report %+v, warnings %q, usage %+v; want one that says how to take states", h, r.Warnings, r.Usage)
 		}
-		if list := p.metrics(jobs.RolePrefill, fmt.Sprintf("outcome=%q", jobs.FailNoState)); len(list) != 1 {
+		if list := p.metrics(protocol.RolePrefill, fmt.Sprintf("outcome=%q", jobs.FailNoState)); len(list) != 1 {
 			t.Errorf("the prefill worker does not count it: %q", list)
 		}
 	})

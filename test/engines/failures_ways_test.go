@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 )
 
 // link is the way of KV states from a prefill worker to a decode worker, which a test can spoil.
@@ -206,7 +206,7 @@ func slow(l *link, w http.ResponseWriter, r *http.Request) {
 	a := l.ask(r)
 	a.begin(w, len(a.body)/2)
 	select {
-	case <-time.After(jobs.SlowTransferAfter + 50*time.Millisecond):
+	case <-time.After(protocol.SlowTransferAfter + 50*time.Millisecond):
 	case <-r.Context().Done():
 	}
 	_, _ = w.Write(a.body[len(a.body)/2:])

@@ -17,11 +17,11 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/handover"
-	"tandem/internal/jobs"
 	"tandem/internal/llamacpp"
 	"tandem/internal/ollama"
 	"tandem/internal/standin"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 const model = "visible:120m"

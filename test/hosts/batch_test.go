@@ -15,9 +15,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/rig/host"
+	"tandem/jobs"
 )
 
 // batch is jobs that the submitter on the grader's host was given.

@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/netns"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // TestFourHosts: whatever becomes of the network, every job that was accepted ends once, with the right text, and the grader is told.
@@ -228,9 +229,9 @@ func slowWay(s *system) {
 	for _, r := range results {
 		handedOver(s, r)
 		transfer := time.Duration(r.Timings.TransferSeconds * float64(time.Second))
-		if transfer > jobs.SlowTransferAfter {
+		if transfer > protocol.SlowTransferAfter {
 			slow++
-			if !slices.Contains(r.Warnings, jobs.SlowTransferWarning(transfer)) {
+			if !slices.Contains(r.Warnings, protocol.SlowTransferWarning(transfer)) {
 				s.Errorf("job %s: warnings %q of a transfer of %v", r.CustomID, r.Warnings, transfer)
 			}
 		}

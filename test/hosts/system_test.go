@@ -20,10 +20,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/netns"
+	"tandem/jobs"
 )
 
 const model = "qwen3-coder:30b"
@@ -80,8 +81,8 @@ func newSystem(t *testing.T, p programs) *system {
 	s.secure()
 	s.startNATS()
 	s.prefillEngine, s.decoding = s.engine(s.dgx), s.engine(s.mac2)
-	s.worker(s.dgx, jobs.RolePrefill, "--handover-listen", s.dgx.Addr()+":8100")
-	s.worker(s.mac2, jobs.RoleDecode, "--handover-allow", "198.18.0.0/24")
+	s.worker(s.dgx, protocol.RolePrefill, "--handover-listen", s.dgx.Addr()+":8100")
+	s.worker(s.mac2, protocol.RoleDecode, "--handover-allow", "198.18.0.0/24")
 	for _, h := range []*netns.Host{s.dgx, s.mac2} {
 		s.eventually("the worker on "+h.Name()+" hands over states", func() error {
 			if w := s.presence(h); w == nil || w.State != queue.StateReady || w.Fingerprint == nil || w.Fingerprint.Model == "" {
@@ -110,7 +111,7 @@ func (s *system) secure() {
 	s.done(s.access.Create([]string{s.mac.Addr()}, []string{model}))
 	s.done(s.access.AddGrader("grader", filepath.Join(s.home, "grader.nk")))
 	for h, key := range map[*netns.Host]string{
-		s.dgx: s.access.Worker(jobs.RolePrefill, model), s.mac2: s.access.Worker(jobs.RoleDecode, model), s.grader: filepath.Join(s.home, "grader.nk"),
+		s.dgx: s.access.Worker(protocol.RolePrefill, model), s.mac2: s.access.Worker(protocol.RoleDecode, model), s.grader: filepath.Join(s.home, "grader.nk"),
 	} {
 		s.done(os.Rename(key, filepath.Join(s.dir(h), "key.nk")))
 	}

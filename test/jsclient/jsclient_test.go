@@ -17,9 +17,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
+	"tandem/jobs"
 	"tandem/test/npm"
 )
 
@@ -101,7 +102,7 @@ func keptOut(t *testing.T, natsURL string, as []nats.Option, cancelled ...string
 	const user = "js-grader"
 	for _, id := range cancelled {
 		for _, stage := range []jobs.Stage{jobs.StageDecode, jobs.StageFallback} {
-			ack, err := js.Publish(t.Context(), jobs.JobSubject(stage, standin.CodeModel, jobs.Batch, user, id), nil, jetstream.WithMsgID(user+"."+id+"."+string(stage)))
+			ack, err := js.Publish(t.Context(), protocol.JobSubject(stage, standin.CodeModel, jobs.Batch, user, id), nil, jetstream.WithMsgID(user+"."+id+"."+string(stage)))
 			if err != nil || !ack.Duplicate {
 				t.Errorf("a %s hop of the cancelled job %s is answered %+v, %v; want it taken for a duplicate", stage, id, ack, err)
 			}

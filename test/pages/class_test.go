@@ -17,7 +17,7 @@ import (
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // assignment is what the synthetic class was asked.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // measured is a row with a bound of 100 s in which the policies took so many seconds.

@@ -13,11 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	rig "tandem/internal/rig/engines"
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/paced/fleet"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 type realStart func(context.Context, rig.Options) (rig.Engine, error)
@@ -28,7 +29,7 @@ func realStarts() map[string]realStart {
 }
 
 // realRoles are the machines that the two engines stand for.
-func realRoles() []jobs.Stage { return []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} }
+func realRoles() []jobs.Stage { return []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} }
 
 // pair are two engines of one kind, one slot and one thread each, and, if they are asked through Tandem, all that belongs to that.
 type pair struct {

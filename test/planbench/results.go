@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // batch is what submitter batch left in a folder.

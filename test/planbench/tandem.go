@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/rig/host"
 	"tandem/internal/rig/tap"
@@ -111,7 +111,7 @@ func (t *tandem) launchWorker(e *pacedEngine) (*host.Process, error) {
 		"--nats", nats, "--model", t.Model, "--machine", m.Name, "--engine", "llamacpp", "--engine-url", engine, "--slot-dir", e.slotDir,
 		"--slots", strconv.Itoa(m.Slots), "--state-dir", dir, "--http", "127.0.0.1:0", "--log-format", "text",
 	}
-	if m.Role == string(jobs.RolePrefill) {
+	if m.Role == string(protocol.RolePrefill) {
 		port, err := host.FreePort()
 		if err != nil {
 			return nil, err

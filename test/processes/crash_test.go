@@ -6,22 +6,23 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestPrefillWorkerKilledAndAnotherLives(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	p, d := s.engine(0), s.engine(0)
-	lost := s.worker(jobs.RolePrefill, "lost", p.URL())
-	s.worker(jobs.RoleDecode, "decode", d.URL())
+	lost := s.worker(protocol.RolePrefill, "lost", p.URL())
+	s.worker(protocol.RoleDecode, "decode", d.URL())
 
 	p.Fail(ollamatest.HangFirst, 1)
 	call := s.submit("x <- mean(df$price)")
 	s.running(p)
 	lost.kill()
-	s.worker(jobs.RolePrefill, "heir", p.URL())
+	s.worker(protocol.RolePrefill, "heir", p.URL())
 
 	r := call.result()
 	if r.Status != jobs.Succeeded || r.Method != jobs.MethodDisaggregated {
@@ -38,8 +39,8 @@ func TestPrefillWorkerKilledAndNoneIsLeft(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	p, d := s.engine(0), s.engine(0)
-	lost := s.worker(jobs.RolePrefill, "lost", p.URL())
-	s.worker(jobs.RoleDecode, "decode", d.URL())
+	lost := s.worker(protocol.RolePrefill, "lost", p.URL())
+	s.worker(protocol.RoleDecode, "decode", d.URL())
 
 	p.Fail(ollamatest.HangFirst, 1)
 	call := s.submit("x <- mean(df$price)")
@@ -54,7 +55,7 @@ func TestNoPrefillWorkerWasEverStarted(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	d := s.engine(0)
-	s.worker(jobs.RoleDecode, "decode", d.URL())
+	s.worker(protocol.RoleDecode, "decode", d.URL())
 	call := s.submit("x <- mean(df$price)")
 	wantFallback(t, call)
 	call.said("warning: Using fallback mode - slower performance")
@@ -90,14 +91,14 @@ func TestDecodeWorkerKilled(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	p, d := s.engine(0), s.engine(0)
-	s.worker(jobs.RolePrefill, "prefill", p.URL())
-	lost := s.worker(jobs.RoleDecode, "lost", d.URL())
+	s.worker(protocol.RolePrefill, "prefill", p.URL())
+	lost := s.worker(protocol.RoleDecode, "lost", d.URL())
 
 	d.Fail(ollamatest.HangMid, 1)
 	call := s.submit("x <- mean(df$price)")
 	s.running(d)
 	lost.kill()
-	s.worker(jobs.RoleDecode, "heir", d.URL())
+	s.worker(protocol.RoleDecode, "heir", d.URL())
 
 	r := call.result()
 	if r.Status != jobs.Succeeded || r.Method != jobs.MethodDisaggregated {
@@ -117,8 +118,8 @@ func TestDecodeWorkerStopped(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	p, d := s.engine(0), s.engine(0)
-	s.worker(jobs.RolePrefill, "prefill", p.URL())
-	stopped := s.worker(jobs.RoleDecode, "stopped", d.URL())
+	s.worker(protocol.RolePrefill, "prefill", p.URL())
+	stopped := s.worker(protocol.RoleDecode, "stopped", d.URL())
 	stopped.terminate()
 	stopped.exits(0)
 
@@ -128,7 +129,7 @@ func TestDecodeWorkerStopped(t *testing.T) {
 	_, id, _ := strings.Cut(call.stderr.String(), "submitter await ")
 	id, _, _ = strings.Cut(id, ",")
 
-	s.worker(jobs.RoleDecode, "back", d.URL())
+	s.worker(protocol.RoleDecode, "back", d.URL())
 	if r := s.await(id); r.Status != jobs.Succeeded || r.JobID != id || !strings.HasPrefix(r.Servers.Decode, "back/") {
 		t.Errorf("job %s %s on %+v", r.JobID, r.Status, r.Servers)
 	}
@@ -144,8 +145,8 @@ func TestNATSLost(t *testing.T) {
 			t.Parallel()
 			s := newSystem(t)
 			p, d := s.engine(0), s.engine(10*time.Millisecond)
-			s.worker(jobs.RolePrefill, "prefill", p.URL())
-			s.worker(jobs.RoleDecode, "decode", d.URL())
+			s.worker(protocol.RolePrefill, "prefill", p.URL())
+			s.worker(protocol.RoleDecode, "decode", d.URL())
 			const n = 12
 			dir := filepath.Join(s.home, "results")
 			call := s.submitter("batch", s.batchFile(n), "--plan", "disaggregated", "--out", dir)
@@ -163,8 +164,8 @@ func TestSubmitterKilled(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	p, d := s.engine(0), s.engine(5*time.Millisecond)
-	s.worker(jobs.RolePrefill, "prefill", p.URL())
-	s.worker(jobs.RoleDecode, "decode", d.URL())
+	s.worker(protocol.RolePrefill, "prefill", p.URL())
+	s.worker(protocol.RoleDecode, "decode", d.URL())
 	const n = 30
 	dir := filepath.Join(s.home, "results")
 	batch := []string{"batch", s.batchFile(n), "--plan", "disaggregated", "--out", dir}

@@ -4,16 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 func TestEngineThatAlwaysFails(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	p, d := s.engine(0), s.engine(0)
-	s.worker(jobs.RolePrefill, "prefill", p.URL())
-	s.worker(jobs.RoleDecode, "decode", d.URL())
+	s.worker(protocol.RolePrefill, "prefill", p.URL())
+	s.worker(protocol.RoleDecode, "decode", d.URL())
 	p.Fail(ollamatest.OutOfMemory, 100)
 	d.Fail(ollamatest.ErrorLine, 100)
 

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // A job that is cancelled, or whose deadline passes, while an engine is at it ends there: the engine's request is over, no other
@@ -18,9 +19,9 @@ func TestJobEndsInMidComputation(t *testing.T) {
 				s := newSystem(t)
 				p, d := s.engine(0), s.engine(0)
 				if where != jobs.StageFallback {
-					s.worker(jobs.RolePrefill, "prefill", p.URL())
+					s.worker(protocol.RolePrefill, "prefill", p.URL())
 				}
-				s.worker(jobs.RoleDecode, "decode", d.URL())
+				s.worker(protocol.RoleDecode, "decode", d.URL())
 				at := d
 				if where == jobs.StagePrefill {
 					at = p

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/jobs"
 )
 
 // All workers are stopped and replaced, one after the other and twice round, while a batch is done: every job succeeds, none is

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
 )
 
 func TestWorkerThatCannotStart(t *testing.T) {
@@ -84,7 +84,7 @@ func TestSettingsOfAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"HOME=" + home, "TANDEM_SLOTS=3", "TANDEM_NUM_CTX=8192", "TANDEM_CONFIG=" + path}
-	printed := start(t, env, string(jobs.RoleDecode)+"-worker", "--num-ctx", "16384", "--engine-url", "http://127.0.0.1:1", "--print-config")
+	printed := start(t, env, string(protocol.RoleDecode)+"-worker", "--num-ctx", "16384", "--engine-url", "http://127.0.0.1:1", "--print-config")
 	printed.exits(0)
 	effective := printed.stdout.String()
 	for _, want := range []string{

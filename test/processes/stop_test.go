@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // sides are the two kinds of worker. The scenarios of this file are the same for both.
-var sides = []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode}
+var sides = []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode}
 
 // pair starts the engines and workers of both sides, and returns those of the one that is looked at,
 // whose engine takes perToken.
@@ -30,7 +31,7 @@ func (s *system) pair(side jobs.Stage, perToken time.Duration) (*process, *ollam
 // machine is where a stage of the job was done, the name of the machine only.
 func machine(r *jobs.Result, side jobs.Stage) string {
 	server := r.Servers.Decode
-	if side == jobs.RolePrefill {
+	if side == protocol.RolePrefill {
 		server = r.Servers.Prefill
 	}
 	name, _, _ := strings.Cut(server, "/")
@@ -115,7 +116,7 @@ func TestHTTPCallOfAWorkerThatStops(t *testing.T) {
 		return answer
 	}
 
-	drained := s.worker(jobs.RoleDecode, "drained", e.URL())
+	drained := s.worker(protocol.RoleDecode, "drained", e.URL())
 	answer := generate("drained")
 	drained.terminate()
 	if text := <-answer; !strings.Contains(text, `"response"`) {
@@ -123,7 +124,7 @@ func TestHTTPCallOfAWorkerThatStops(t *testing.T) {
 	}
 	drained.exits(0)
 
-	aborted := s.worker(jobs.RoleDecode, "aborted", e.URL())
+	aborted := s.worker(protocol.RoleDecode, "aborted", e.URL())
 	e.Fail(ollamatest.HangMid, 1)
 	answer = generate("aborted")
 	aborted.terminate()

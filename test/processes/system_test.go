@@ -15,9 +15,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/ollama/ollamatest"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 const model = "qwen3-coder:30b"

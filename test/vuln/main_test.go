@@ -49,7 +49,7 @@ func TestRun(t *testing.T) {
 				probe = 100 * time.Millisecond
 			}
 			var out strings.Builder
-			err := run(t.Context(), root, tt.db, []string{"./internal/jobs"}, probe, &out)
+			err := run(t.Context(), root, tt.db, []string{"./jobs"}, probe, &out)
 			if tt.fails == "" && err != nil {
 				t.Errorf("run: %v\n%s", err, &out)
 			}

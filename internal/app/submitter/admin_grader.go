@@ -8,8 +8,8 @@ import (
 
 	"tandem/internal/access"
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // adminGraderCmd looks after who may submit jobs.

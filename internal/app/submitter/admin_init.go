@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // adminInitCmd makes the NATS server what workers and submitters need.

@@ -7,7 +7,8 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/access"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // adminSecureCmd makes what a NATS server needs so that nobody gets more than is due. The first time it needs no connection.
@@ -54,7 +55,7 @@ func (c *adminSecureCmd) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+		for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 			files = append(files, madeFile{filepath.Base(folder.Worker(role, model)), "key of " + string(role) + " workers of " + model, string(role) + " machines of " + model})
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // awaitCmd waits for what was submitted before.

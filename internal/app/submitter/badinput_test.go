@@ -15,10 +15,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // evil does to a terminal what no text of others may: it colours, sets the title, turns text round, and begins a line.
@@ -48,7 +49,7 @@ func TestOthersWordsAreInert(t *testing.T) {
 	if err := conn.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		if err := conn.EnsureConsumers(t.Context(), role, evil+":7b"); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func present(t *testing.T, url string) {
 	}
 	for i, state := range []string{queue.StateReady, queue.StateDown, evil} {
 		data, err := json.Marshal(queue.Presence{
-			Worker: evil, Machine: evil, Role: jobs.RoleDecode, Model: evil + ":7b", Engine: evil, EngineVersion: evil, ModelDigest: fmt.Sprint(i) + evil, State: state,
+			Worker: evil, Machine: evil, Role: protocol.RoleDecode, Model: evil + ":7b", Engine: evil, EngineVersion: evil, ModelDigest: fmt.Sprint(i) + evil, State: state,
 			Problem: evil, HTTP: evil, Version: evil, NoState: evil, StoppedPairs: []string{evil}, SkewSeconds: 100,
 		})
 		if err != nil {

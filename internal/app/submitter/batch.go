@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // maxProblems is how many broken lines are told of one batch.

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/telemetry"
+	"tandem/jobs"
 )
 
 // devCmd runs the whole system, or a part of it, until it is stopped.

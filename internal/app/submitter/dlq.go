@@ -7,9 +7,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // dlqCmd looks after dead letters.

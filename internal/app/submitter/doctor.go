@@ -13,9 +13,10 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // Bounds of what doctor calls well.
@@ -160,8 +161,8 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 		return nil
 	}
 	for _, m := range o.Models {
-		if serves(o, jobs.RoleDecode, m.Model) {
-			c.tryModel(ctx, e, m.Model, serves(o, jobs.RolePrefill, m.Model))
+		if serves(o, protocol.RoleDecode, m.Model) {
+			c.tryModel(ctx, e, m.Model, serves(o, protocol.RolePrefill, m.Model))
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // trial is one prompt, once computed whole on the decode machine and once handed over to it.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // echo is an engine for scripts. It answers with the prompt, or by the schema if there is one, and a word

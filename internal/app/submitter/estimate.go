@@ -6,9 +6,10 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/schedule"
+	"tandem/jobs"
 )
 
 // estimate says when jobs will be done, model by model, since each has workers of its own.
@@ -69,7 +70,7 @@ const (
 
 func publishedPeer(role jobs.Stage) engine.Peer {
 	machine := publishedPrefill
-	if role == jobs.RoleDecode {
+	if role == protocol.RoleDecode {
 		machine = publishedDecode
 	}
 	return engine.Peer{Worker: machine, Machine: machine, Role: role, Slots: 1}
@@ -79,13 +80,13 @@ func publishedPeer(role jobs.Stage) engine.Peer {
 func lookAt(o *queue.Overview, model string, class jobs.Class) *lookout {
 	l := &lookout{model: model, asked: o != nil}
 	if o == nil {
-		l.workers = []engine.Peer{publishedPeer(jobs.RolePrefill), publishedPeer(jobs.RoleDecode)}
+		l.workers = []engine.Peer{publishedPeer(protocol.RolePrefill), publishedPeer(protocol.RoleDecode)}
 		return l
 	}
 	l.workers = app.Peers(o.Workers, model)
-	if !slices.ContainsFunc(l.workers, func(w engine.Peer) bool { return w.Role == jobs.RoleDecode }) {
-		l.missing = jobs.RoleDecode
-		l.workers = append(l.workers, publishedPeer(jobs.RoleDecode))
+	if !slices.ContainsFunc(l.workers, func(w engine.Peer) bool { return w.Role == protocol.RoleDecode }) {
+		l.missing = protocol.RoleDecode
+		l.workers = append(l.workers, publishedPeer(protocol.RoleDecode))
 	}
 	for _, m := range o.Models {
 		for _, c := range m.Classes {
@@ -160,7 +161,7 @@ func (l *lookout) estimate(sizes []engine.Size, asked jobs.Plan) modelEstimate {
 		e.Workers = append(e.Workers, servant{w.Machine, w.Role, max(1, w.Slots)})
 	}
 	scene, more := o.Scene(), map[jobs.Stage]*schedule.Scene{}
-	for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+	for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 		like := publishedPeer(role)
 		if i := slices.IndexFunc(l.workers, func(w engine.Peer) bool { return w.Role == role }); i >= 0 {
 			like = l.workers[i]
@@ -171,7 +172,7 @@ func (l *lookout) estimate(sizes []engine.Size, asked jobs.Plan) modelEstimate {
 		f := scene.Forecast(planOf(p))
 		e.Plans = append(e.Plans, planEstimate{
 			Plan: p, Asked: p == asked, Seconds: finite(f.End), HandedOver: f.Handed, BytesMoved: f.Bytes,
-			MorePrefill: finite(more[jobs.RolePrefill].Forecast(planOf(p)).End), MoreDecode: finite(more[jobs.RoleDecode].Forecast(planOf(p)).End),
+			MorePrefill: finite(more[protocol.RolePrefill].Forecast(planOf(p)).End), MoreDecode: finite(more[protocol.RoleDecode].Forecast(planOf(p)).End),
 		})
 	}
 	return e

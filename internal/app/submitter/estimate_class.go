@@ -7,8 +7,8 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/grader"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // Both judges are asked about each submission at once, neither waits for the other. So a class is done when the slower model is, or, if there is but one

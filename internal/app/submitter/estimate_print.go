@@ -7,8 +7,9 @@ import (
 	"text/tabwriter"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // printEstimate prints when jobs will be done.
@@ -43,7 +44,7 @@ func (m *modelEstimate) write(b *strings.Builder) {
 		fmt.Fprintf(b, "jobs of others run or wait already: %d; they are taken to be like these\n", m.JobsBefore)
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%-16s\tdone in\thanded over\tmoved\twith one more %s\twith one more %s\t\n", "plan", cell(m.like(jobs.RolePrefill)), cell(m.like(jobs.RoleDecode)))
+	fmt.Fprintf(t, "%-16s\tdone in\thanded over\tmoved\twith one more %s\twith one more %s\t\n", "plan", cell(m.like(protocol.RolePrefill)), cell(m.like(protocol.RoleDecode)))
 	for _, p := range m.Plans {
 		mark := " "
 		if p.Asked {

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"tandem/internal/grader"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // classOf is so many jobs of model m, each with a prompt of 8,000 tokens, as the hall measures them, and an answer of 400.
@@ -65,7 +66,7 @@ func TestEstimateBatch(t *testing.T) {
 func TestEstimateBehindOthers(t *testing.T) {
 	o := hallFor()
 	o.Models[0].Classes[1].Prefill.Waiting, o.Models[0].Classes[1].Decode.Waiting = 2, 1
-	o.Workers[1].Running = []jobs.Running{{EndsSeconds: 3}}
+	o.Workers[1].Running = []protocol.Running{{EndsSeconds: 3}}
 	m := estimateBatch(o, classOf(1, jobs.PlanLocal)).Models[0]
 	if m.JobsBefore != 4 || !within1(m.Plans[2].Seconds, 3+4.22+3*12) { // what runs, a state that waits, two whole ones and ours
 		t.Errorf("estimate %+v", m)
@@ -77,7 +78,7 @@ func TestEstimateBehindOthers(t *testing.T) {
 	}
 	o.Workers = o.Workers[:1]
 	m = estimateBatch(o, classOf(1, "")).Models[0]
-	if m.Missing != jobs.RoleDecode || len(m.Workers) != 2 || m.Workers[1].Machine != publishedDecode || len(m.NotMeasured) == 0 {
+	if m.Missing != protocol.RoleDecode || len(m.Workers) != 2 || m.Workers[1].Machine != publishedDecode || len(m.NotMeasured) == 0 {
 		t.Errorf("without a decode worker %+v", m)
 	}
 }
@@ -108,7 +109,7 @@ func TestForesight(t *testing.T) {
 		}
 	}
 	check(48)
-	o.Workers[1].Running = []jobs.Running{{EndsSeconds: 7}}
+	o.Workers[1].Running = []protocol.Running{{EndsSeconds: 7}}
 	check(7 + 36)
 	f.done(list[0].ID)
 	o.Models[0].Classes[1].Prefill.Waiting = 2

@@ -8,8 +8,9 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // explainCmd says what plan auto would decide, or when a batch would be done.
@@ -126,7 +127,7 @@ func (p *scene) look(o *queue.Overview) error {
 	for i := range o.Workers {
 		w := &o.Workers[i]
 		side, slots := &p.prefill, &p.prefillSlots
-		if w.Role == jobs.RoleDecode {
+		if w.Role == protocol.RoleDecode {
 			side, slots = &p.decode, &p.decodeSlots
 		}
 		if w.Model != p.Model || !w.Live() {
@@ -141,9 +142,9 @@ func (p *scene) look(o *queue.Overview) error {
 }
 
 // rates are what a worker has measured.
-func rates(w *queue.Presence) jobs.Rates {
+func rates(w *queue.Presence) protocol.Rates {
 	if w == nil {
-		return jobs.Rates{}
+		return protocol.Rates{}
 	}
 	return w.Rates
 }
@@ -152,7 +153,7 @@ func rates(w *queue.Presence) jobs.Rates {
 func (p *scene) ask(tokens, cachedPrefill, cachedDecode int, cacheType string) engine.Question {
 	q := engine.Question{
 		Tokens: tokens, UncachedPrefill: max(1, tokens-cachedPrefill), UncachedDecode: max(1, tokens-cachedDecode), Generated: p.Generate,
-		Prefill: engine.SpeedsOf(p.Model, jobs.RolePrefill, rates(p.prefill)), Decode: engine.SpeedsOf(p.Model, jobs.RoleDecode, rates(p.decode)),
+		Prefill: engine.SpeedsOf(p.Model, protocol.RolePrefill, rates(p.prefill)), Decode: engine.SpeedsOf(p.Model, protocol.RoleDecode, rates(p.decode)),
 	}
 	if q.Generated == 0 {
 		q.Generated = int(q.Decode.Generated("", -1).Value)

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // hall is an installation whose two workers of a model hand KV states over, and have measured how.
 func hall() *queue.Overview {
 	print := jobs.Fingerprint{Model: "m", CacheK: "q8_0", CacheV: "q8_0", Streams: 2}
-	prefill, decode := worker(jobs.RolePrefill), worker(jobs.RoleDecode)
+	prefill, decode := worker(protocol.RolePrefill), worker(protocol.RoleDecode)
 	prefill.Fingerprint, decode.Fingerprint = &print, &print
 	prefill.Slots, decode.Slots, decode.Machine = 2, 2, "mac-1"
-	prefill.Rates = jobs.Rates{
+	prefill.Rates = protocol.Rates{
 		PrefillByLength: map[string]float64{"4k": 4000, "8k": 4000, "16k": 4000}, DecodeByLength: map[string]float64{"8k": 50},
 		SaveBytesPerSecond: 4e9, StateBytesPerToken: 1e5,
 	}
-	decode.Rates = jobs.Rates{
+	decode.Rates = protocol.Rates{
 		PrefillByLength: map[string]float64{"4k": 1000, "8k": 1000, "16k": 1000}, DecodeByLength: map[string]float64{"8k": 100},
 		RestoreBytesPerSecond: 4e9, CheckSeconds: 0.02, GeneratedTokens: 1200, JobSeconds: 14, LinkBytesPerSecond: map[string]float64{"spark-1": 1e9, "other": 1},
 	}

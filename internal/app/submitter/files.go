@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // manifestFile is the name of a batch's manifest beside its results. No result file is called so:

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // foresight knows what is left of a batch, and foresees when that will be done. It is safe for concurrent use.

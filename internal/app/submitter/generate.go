@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // Generate submits a job and waits for its result, with all that was measured. Each piece of the text
@@ -57,7 +58,7 @@ func GenerateDirect(ctx context.Context, url string, j *jobs.Job) (*jobs.Result,
 	r.Text, r.Thinking, r.FinishReason = done.Text, done.Thinking, done.FinishReason
 	r.Method, r.Decision = jobs.MethodDirect, "direct: the pipeline could not be reached, so one Ollama did both phases"
 	r.Warnings = done.Warnings
-	r.Servers.Prefill = jobs.RedactURL(url)
+	r.Servers.Prefill = protocol.RedactURL(url)
 	r.Servers.Decode = r.Servers.Prefill
 	r.Usage.PromptTokens, r.Usage.GeneratedTokens = done.PromptTokens, done.GeneratedTokens
 	r.Usage.PrefillCached, r.Usage.PrefillComputed = done.CachedTokens, done.ComputedTokens

@@ -12,8 +12,8 @@ import (
 	"tandem/internal/grader"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // gradeCmd grades a class.

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"tandem/internal/grader"
-	"tandem/internal/jobs"
 	"tandem/internal/ollama"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // direct has one Ollama answer, without the pipeline, and says so.
@@ -26,7 +27,7 @@ func (c *gradeCmd) direct(ctx context.Context, s *session, url string, a *grader
 		}
 		o.Models[model] = grader.Model{ContextTokens: about.ContextTokens, Digest: about.ModelDigest}
 	}
-	s.say("no pipeline: grading with the Ollama at %s by itself, one request at a time", jobs.RedactURL(url))
+	s.say("no pipeline: grading with the Ollama at %s by itself, one request at a time", protocol.RedactURL(url))
 	return &alone{url: url, wake: make(chan struct{}, 1)}, nil
 }
 
@@ -118,7 +119,7 @@ func (d *alone) do(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
 	for attempt := range directAttempts {
 		if attempt > 0 {
 			select {
-			case <-time.After(jobs.RetryDelay(jobs.Classify(err), attempt)):
+			case <-time.After(protocol.RetryDelay(protocol.Classify(err), attempt)):
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
@@ -130,7 +131,7 @@ func (d *alone) do(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if jobs.Classify(err) == jobs.Permanent {
+		if protocol.Classify(err) == protocol.Permanent {
 			r = jobs.NewResult(j, jobs.Failed)
 			r.Method = jobs.MethodDirect
 			r.Error = &jobs.ErrorInfo{Code: jobs.CodeOf(err), Stage: jobs.StageFallback, Message: err.Error()}

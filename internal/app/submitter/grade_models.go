@@ -9,9 +9,10 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/grader"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // answerer finds who answers: the pipeline, the local system, or one Ollama by itself. What is known of the
@@ -25,7 +26,7 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 		local := app.LocalOllamaURL(os.Getenv)
 		if !app.OllamaHas(ctx, local, a.Models()) {
 			return nil, withHint(err, "and no Ollama at %s has %s: start the pipeline, name an Ollama with --direct URL, or try --local",
-				jobs.RedactURL(local), strings.Join(a.Models(), " and "))
+				protocol.RedactURL(local), strings.Join(a.Models(), " and "))
 		}
 		fmt.Fprintf(s.err, "%s: %s\n", name, sanitize.Text(err.Error()))
 		return c.direct(ctx, s, local, a, o)
@@ -94,7 +95,7 @@ func describe(o *grader.Options, workers []queue.Presence, models []string) {
 
 func decodes(workers []queue.Presence, model string) bool {
 	for _, w := range workers {
-		if w.Live() && w.Role == jobs.RoleDecode && w.Model == model {
+		if w.Live() && w.Role == protocol.RoleDecode && w.Model == model {
 			return true
 		}
 	}

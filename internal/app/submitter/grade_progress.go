@@ -12,8 +12,8 @@ import (
 
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // gradeProgress tells how far a grading is: a small table that is redrawn on a terminal, plain lines now

@@ -8,7 +8,7 @@ import (
 
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // told is a grading of ten submissions as the grader tells it: the quick model answers every second, the slow one every ten.

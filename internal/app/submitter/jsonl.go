@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Limits of a batch file. A prompt of [jobs.MaxBody] may grow sixfold when each character is escaped.

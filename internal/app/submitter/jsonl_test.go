@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // base is what a batch command fills into each job.

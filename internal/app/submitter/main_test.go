@@ -9,10 +9,11 @@ import (
 	"go.uber.org/goleak"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // TestMainEnds makes sure that nothing that a command starts goes on when Main has returned, whether
@@ -27,7 +28,7 @@ func TestMainEnds(t *testing.T) {
 	if err := c.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []jobs.Stage{jobs.RoleDecode, jobs.RolePrefill} {
+	for _, role := range []jobs.Stage{protocol.RoleDecode, protocol.RolePrefill} {
 		if err := c.EnsureConsumers(t.Context(), role, "m:latest"); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // answerWeight is for how many bytes of a prompt a token of an answer counts in the order: for 25 tokens of four bytes, which is what it takes on a GPU, about.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"tandem/internal/jobs"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // plainEvery is how often progress is told where there is no terminal to redraw a line on.

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"tandem/internal/jobs"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // purgeCmd removes a batch.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"tandem/internal/jobs"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // isTerminal reports whether a stream is a terminal.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tandem/internal/batchstats"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestClockAndFigure(t *testing.T) {

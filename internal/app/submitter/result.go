@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // resultCmd prints a result that is there.

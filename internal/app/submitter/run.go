@@ -10,8 +10,9 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/batchstats"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // run is the waiting for a batch: each result goes to its file, the progress and the report as it comes.
@@ -128,7 +129,7 @@ func stages(o *queue.Overview, models []string) string {
 			prefill.Waiting, prefill.InFlight = prefill.Waiting+c.Prefill.Waiting, prefill.InFlight+c.Prefill.InFlight
 			decode.Waiting, decode.InFlight = decode.Waiting+c.Decode.Waiting, decode.InFlight+c.Decode.InFlight
 		}
-		if !serves(o, jobs.RoleDecode, m.Model) {
+		if !serves(o, protocol.RoleDecode, m.Model) {
 			missing = append(missing, "no decode worker for "+m.Model)
 		}
 	}

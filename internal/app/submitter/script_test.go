@@ -27,12 +27,12 @@ import (
 
 	"tandem/internal/access"
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/ollama/ollamatest"
 	"tandem/internal/queue"
 	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
+	"tandem/jobs"
 )
 
 // The commands run as processes of their own, against a NATS server and real workers in this one.

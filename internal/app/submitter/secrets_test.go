@@ -19,11 +19,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
 	"tandem/internal/ollama/ollamatest"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // secret is in the URLs of these tests.
@@ -214,7 +215,7 @@ func TestRunningSystemHidesSecrets(t *testing.T) {
 			var running sync.WaitGroup
 			defer running.Wait()
 			defer stop()
-			for _, role := range []jobs.Stage{jobs.RolePrefill, jobs.RoleDecode} {
+			for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
 				w, err := app.StartWorker(ctx, app.WorkerConfig{Role: role, Log: log, Flags: app.WorkerFlags{
 					NATS: url, Model: model, Engine: "ollama", EngineURL: engineURL, Slots: 1, NumCtx: 4096, HTTP: "127.0.0.1:0",
 					Machine: "machine-" + string(role), StateDir: t.TempDir(), StartTimeout: limit, DrainLimit: limit, Measure: "never",

@@ -16,10 +16,10 @@ import (
 
 	"tandem/internal/access"
 	"tandem/internal/app"
-	"tandem/internal/jobs"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 	"tandem/internal/telemetry"
+	"tandem/jobs"
 )
 
 // session is what one call of the command has: its settings, its streams and, once asked for, its connection.

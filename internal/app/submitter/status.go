@@ -11,8 +11,9 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // statusCmd shows the installation at a glance.
@@ -85,10 +86,10 @@ func faultsOf(o *queue.Overview) []fault {
 		add("no model is known", "start a prefill-worker and a decode-worker with --model")
 	}
 	for _, m := range o.Models {
-		if !serves(o, jobs.RolePrefill, m.Model) {
+		if !serves(o, protocol.RolePrefill, m.Model) {
 			add("model "+m.Model+" has no live prefill worker, so its jobs run as fallback, slower", "start a prefill-worker --model "+m.Model)
 		}
-		if !serves(o, jobs.RoleDecode, m.Model) {
+		if !serves(o, protocol.RoleDecode, m.Model) {
 			add("model "+m.Model+" has no live decode worker, so its jobs wait", "start a decode-worker --model "+m.Model)
 		}
 		if digests := digestsOf(o, m.Model); len(digests) > 1 {
@@ -117,7 +118,7 @@ func pairs(o *queue.Overview) iter.Seq2[queue.Presence, queue.Presence] {
 	return func(yield func(p, d queue.Presence) bool) {
 		for _, p := range o.Workers {
 			for _, d := range o.Workers {
-				if p.Role == jobs.RolePrefill && d.Role == jobs.RoleDecode && p.Model == d.Model && p.Live() && d.Live() && !yield(p, d) {
+				if p.Role == protocol.RolePrefill && d.Role == protocol.RoleDecode && p.Model == d.Model && p.Live() && d.Live() && !yield(p, d) {
 					return
 				}
 			}
@@ -212,7 +213,7 @@ func taken(p, d queue.Presence) string {
 		return "no: " + string(peer.Failure)
 	case peer.NoStates != "" || p.Check == nil || d.Check == nil:
 		return "not known yet"
-	case p.Fingerprint.Format == d.Fingerprint.Format && p.Fingerprint.Layout == jobs.Unread:
+	case p.Fingerprint.Format == d.Fingerprint.Format && p.Fingerprint.Layout == protocol.Unread:
 		return "yes, unread: format " + p.Fingerprint.Format
 	case d.Fingerprint.OtherBuild(*p.Fingerprint):
 		return fmt.Sprintf("yes: llama.cpp %s and %s", p.Fingerprint.Build, d.Fingerprint.Build)

@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/workerhttp"
+	"tandem/jobs"
 )
 
 // worker is a presence that nothing is wrong with.
@@ -31,7 +32,7 @@ func TestFaults(t *testing.T) {
 		{"dead letters are none", func(o *queue.Overview) { o.Streams[1].Messages = 5 }, ""},
 		{"engine down", func(o *queue.Overview) {
 			o.Workers[0].State, o.Workers[0].Problem = queue.StateDown, "no answer"
-			add(o, worker(jobs.RolePrefill))
+			add(o, worker(protocol.RolePrefill))
 		},
 			"the engine of prefill worker w on spark-1 is down: no answer"},
 		{"no decode", func(o *queue.Overview) { o.Workers = o.Workers[:1] }, "has no live decode worker"},
@@ -42,7 +43,7 @@ func TestFaults(t *testing.T) {
 		{"stopped hand-overs", func(o *queue.Overview) { o.Workers[1].StoppedPairs = []string{"spark-1"} }, "takes no KV states of m from spark-1"},
 		{"engines that predict something else", func(o *queue.Overview) {
 			for i := range o.Workers {
-				o.Workers[i].Fingerprint, o.Workers[i].Check = new(jobs.Fingerprint), &jobs.Check{Predictions: []map[int]float64{{i: 0}}}
+				o.Workers[i].Fingerprint, o.Workers[i].Check = new(jobs.Fingerprint), &protocol.Check{Predictions: []map[int]float64{{i: 0}}}
 			}
 		}, "no KV states of m go from spark-1 to spark-1, since their engines differ: after the same 1 prompts"},
 		{"missing stream", func(o *queue.Overview) { o.Streams[0].Missing = true }, "stream INTAKE is missing"},
@@ -52,7 +53,7 @@ func TestFaults(t *testing.T) {
 			o := &queue.Overview{
 				Streams: []queue.StreamStatus{{Name: queue.StreamIntake, MaxMessages: 100, MaxBytes: 1000}, {Name: queue.StreamDLQ, MaxMessages: -1, MaxBytes: -1}},
 				Models:  []queue.ModelStatus{{Model: "m"}},
-				Workers: []queue.Presence{worker(jobs.RolePrefill), worker(jobs.RoleDecode)},
+				Workers: []queue.Presence{worker(protocol.RolePrefill), worker(protocol.RoleDecode)},
 			}
 			tt.change(o)
 			faults := faultsOf(o)
@@ -96,7 +97,7 @@ func TestCheckWorker(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			w := worker(jobs.RoleDecode)
+			w := worker(protocol.RoleDecode)
 			w.SkewSeconds = tt.skew
 			address := strings.TrimPrefix(server.URL, "http://")
 			if tt.level == levelFailed { // by a name that is no loopback address to doctor
@@ -125,7 +126,7 @@ func TestCheckWorker(t *testing.T) {
 // TestDoctorHasTheToken has doctor ask a worker's HTTP API that wants a token.
 func TestDoctorHasTheToken(t *testing.T) {
 	server := httptest.NewServer(workerhttp.New(workerhttp.Config{
-		Role: jobs.RoleDecode, Model: "m", Machine: "spark-1", Slots: engine.NewSlots(1), Token: "the-token-of-the-worker",
+		Role: protocol.RoleDecode, Model: "m", Machine: "spark-1", Slots: engine.NewSlots(1), Token: "the-token-of-the-worker",
 		Health: func() engine.Health { return engine.Health{State: engine.Ready} }, Ready: func() error { return nil },
 		Metrics: http.NotFoundHandler(), Count: func(string, int) {}, Log: slog.New(slog.DiscardHandler),
 	}))
@@ -135,7 +136,7 @@ func TestDoctorHasTheToken(t *testing.T) {
 		"":                         {Level: levelWarning, Detail: "asks for a token, and doctor has none", Remedy: "--http-token-file"},
 		"the-token-of-another-one": {Level: levelFailed, Detail: "refuses the token", Remedy: "the same --http-token-file"},
 	} {
-		w := worker(jobs.RoleDecode)
+		w := worker(protocol.RoleDecode)
 		w.HTTP = strings.TrimPrefix(server.URL, "http://")
 		var out bytes.Buffer
 		e := &examination{session: &session{out: &out}, token: token}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // stream prints a job's text while it is generated: as it is, or, with --json, each piece as a line of JSON.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func TestStream(t *testing.T) {

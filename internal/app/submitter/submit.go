@@ -13,9 +13,10 @@ import (
 	"unicode/utf8"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // submitCmd runs one prompt.
@@ -101,7 +102,7 @@ func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *j
 
 // direct asks an Ollama without any queue, because the queue cannot be reached.
 func (c *submitCmd) direct(ctx context.Context, s *session, j *jobs.Job, cause error) error {
-	fmt.Fprintf(s.err, "%s: %s\nasking the Ollama at %s directly instead\n", name, sanitize.Text(cause.Error()), sanitize.Text(jobs.RedactURL(c.Direct)))
+	fmt.Fprintf(s.err, "%s: %s\nasking the Ollama at %s directly instead\n", name, sanitize.Text(cause.Error()), sanitize.Text(protocol.RedactURL(c.Direct)))
 	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	r, err := GenerateDirect(wait, c.Direct, j)

@@ -20,7 +20,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tandem/internal/app"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 )
@@ -147,7 +147,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case exited >= 0:
 		return exited
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, sanitize.Text(jobs.RedactText(err.Error())), name)
+		fmt.Fprintf(stderr, "%s: %s\nTry %s --help.\n", name, sanitize.Text(protocol.RedactText(err.Error())), name)
 		return app.ExitUsage
 	}
 	ctx, stop := interruptible(ctx)

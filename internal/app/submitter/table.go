@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"tandem/internal/batchstats"
-	"tandem/internal/jobs"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // batchReport prints what a batch came to.

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Ability is something that not every engine or model can show.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // CheckError checks the error of an answer that no engine should give: it has a code, by which the job goes elsewhere, and says

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // promptly is how long a call may take to return once it was told to end. It is generous, because
@@ -106,7 +107,7 @@ func (s *suite) overflow(t *testing.T) {
 		_, decode := s.Engine.Decode(patient(t), req, engine.Prefilled{Kind: jobs.KindNone}, discard)
 		for i, err := range []error{generate, prefill, decode} {
 			call := name + ": " + [...]string{"Generate", "Prefill", "Decode"}[i]
-			hasCode(t, call, err, jobs.CodeContextOverflow, jobs.Permanent)
+			hasCode(t, call, err, jobs.CodeContextOverflow, protocol.Permanent)
 			if err == nil {
 				continue
 			}
@@ -124,9 +125,9 @@ func (s *suite) overflow(t *testing.T) {
 // refuse: what is no request never reaches the model.
 func (s *suite) refuse(t *testing.T) {
 	_, err := s.Engine.Generate(patient(t), greedy("", 4), discard)
-	hasCode(t, "Generate without a prompt", err, jobs.CodeInvalid, jobs.Permanent)
+	hasCode(t, "Generate without a prompt", err, jobs.CodeInvalid, protocol.Permanent)
 	_, err = s.Engine.Prefill(patient(t), greedy("", 4))
-	hasCode(t, "Prefill without a prompt", err, jobs.CodeInvalid, jobs.Permanent)
+	hasCode(t, "Prefill without a prompt", err, jobs.CodeInvalid, protocol.Permanent)
 }
 
 func (s *suite) missing(t *testing.T) {
@@ -134,13 +135,13 @@ func (s *suite) missing(t *testing.T) {
 		return // Run has said why
 	}
 	for call, err := range every(patient(t), s.Missing) {
-		hasCode(t, call, err, jobs.CodeModelMissing, jobs.HandBack)
+		hasCode(t, call, err, jobs.CodeModelMissing, protocol.HandBack)
 	}
 }
 
 func (s *suite) unreachable(t *testing.T) {
 	for call, err := range every(patient(t), s.Unreachable) {
-		hasCode(t, call, err, jobs.CodeEngineUnreachable, jobs.Retry)
+		hasCode(t, call, err, jobs.CodeEngineUnreachable, protocol.Retry)
 	}
 }
 
@@ -154,9 +155,9 @@ func every(ctx context.Context, e engine.Engine) map[string]error {
 	return map[string]error{"Describe": describe, "Load": e.Load(ctx), "Generate": generate, "Prefill": prefill, "Decode": decode}
 }
 
-func hasCode(t *testing.T, call string, err error, code jobs.Code, class jobs.ErrorClass) {
+func hasCode(t *testing.T, call string, err error, code jobs.Code, class protocol.ErrorClass) {
 	t.Helper()
-	if err == nil || jobs.CodeOf(err) != code || jobs.Classify(err) != class {
+	if err == nil || jobs.CodeOf(err) != code || protocol.Classify(err) != class {
 		t.Errorf("%s: %v (code %s); want code %s", call, err, jobs.CodeOf(err), code)
 	}
 }

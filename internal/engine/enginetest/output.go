@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // handover: what Decode writes for a prompt that was prefilled equals what Generate writes.

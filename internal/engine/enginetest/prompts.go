@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // greedy is a request whose text is determined by the model.

@@ -12,7 +12,8 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
+	"tandem/internal/protocol"
+	"tandem/jobs"
 )
 
 // Pair is two engines with the same model, as on two machines: the KV state moves from one to the
@@ -265,9 +266,9 @@ func (p Pair) wrong(t *testing.T) {
 			spoil(t, &pre)
 			calls := 0
 			_, err := p.Decode.Decode(patient(t), req, pre, func(string, string) error { calls++; return nil })
-			refused, ok := errors.AsType[*jobs.HandoverError](err)
+			refused, ok := errors.AsType[*protocol.HandoverError](err)
 			if !ok || calls > 0 || refused.Failure == "" {
-				t.Fatalf("Decode returned %v after %d pieces; want a *jobs.HandoverError before the first", err, calls)
+				t.Fatalf("Decode returned %v after %d pieces; want a *protocol.HandoverError before the first", err, calls)
 			}
 			if strings.Contains(err.Error(), "total_") {
 				t.Errorf("the error quotes the prompt: %v", err)

@@ -15,7 +15,7 @@ import (
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Kinds of requests are the judges of rubric: code (layer 3, code analysis) and feedback (layer 4).

@@ -10,7 +10,7 @@ import (
 
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // TestSharedIsTheSameForAll holds all prompts of the example class to what prefill engines rely on.

@@ -10,7 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // maxProblems is how many things that are wrong with an answer are told at a time.

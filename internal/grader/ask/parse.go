@@ -11,7 +11,7 @@ import (
 
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // finishLength is the finish reason of an answer that ended at its longest.

@@ -9,7 +9,7 @@ import (
 
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

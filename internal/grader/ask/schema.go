@@ -8,7 +8,7 @@ import (
 
 	"tandem/internal/grader/rubric"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // node is a JSON schema of the few kinds that every engine's grammar holds a model to. Properties are written in the order that they have here, which is the order in which a model says them: all of them are

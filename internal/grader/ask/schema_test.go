@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // rubricOf has so many criteria for the code model, and so long an answer.

@@ -14,7 +14,7 @@ import (
 	"text/template"
 
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 //go:embed prompts/*.md

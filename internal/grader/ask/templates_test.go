@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // TestTemplatesThatWereWritten make the same prompts; changed ones make others; neither is overwritten.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // An entry is one of a ZIP file that a test makes.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // steps are the folders of an nbgrader course that hold students' work, by step/student/assignment/notebook.ipynb; what was handed in comes first.

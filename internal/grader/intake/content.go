@@ -11,7 +11,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // measure makes a submission of a file: it reads it once, for the hash, and no further than a notebook may be long. The error is that of an archive of which that is too much in all;

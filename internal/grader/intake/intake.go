@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Submission is one student's notebook.

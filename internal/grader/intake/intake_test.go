@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // A class is a folder in which a test puts files, and the folder for what is written.

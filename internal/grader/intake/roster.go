@@ -15,7 +15,7 @@ import (
 	"slices"
 
 	"tandem/internal/atomicfile"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 func openRoster(t testing.TB, dir string) (*Roster, error) {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // A limits bounds what is read.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"unicode/utf8"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // maxDepth is how deep lists and objects may be nested; a notebook's own need eight.

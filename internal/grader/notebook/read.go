@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Read reads a notebook. Errors are of code [jobs.CodeInvalid] and say what the file is instead (a web page, nbformat 3, not

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // python wraps cells, each as JSON, into a notebook.

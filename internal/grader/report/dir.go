@@ -11,7 +11,7 @@ import (
 
 	"tandem/internal/grader/intake"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // version is that of the records, student and class.

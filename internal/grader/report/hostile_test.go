@@ -17,8 +17,8 @@ import (
 
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/intake"
-	"tandem/internal/jobs"
 	"tandem/internal/sanitize"
+	"tandem/jobs"
 )
 
 // hostile are texts that want to be more than text. Each is put into every field.

@@ -23,7 +23,7 @@ import (
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/score"
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Status is how a submission ended.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // builder makes a rubric of a file whose form is right, and finds what does not fit together.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // maxProblems is how many problems, and how many notes, are told of one file.

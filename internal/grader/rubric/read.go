@@ -8,7 +8,7 @@ import (
 	"errors"
 	"unicode/utf8"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // Read reads a rubric. Errors are of code [jobs.CodeInvalid] and list what is wrong (20 at most), each with its JSON pointer, the value, what is wanted and the remedy: first all that is wrong with the

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tandem/internal/jobs"
+	"tandem/jobs"
 )
 
 // wholeFile has every key that a rubric can have.

@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/jobs"
 	"tandem/internal/llamacpp"
 	"tandem/internal/ollama"
 	"tandem/internal/rig/engines"
 	"tandem/internal/standin"
+	"tandem/jobs"
 )
 
 // TestHandedOverTextIsTheEnginesOwn: what two workers make of a job, prefill here and decode there, is what an engine says when asked directly, to the letter.

@@ -1,0 +1,301 @@
+package jobs
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Limits of the fields.
+const (
+	MaxBody     = 4 << 20   // bytes of system, prompt and messages together
+	MaxFormat   = 256 << 10 // bytes of a JSON schema
+	MaxName     = 200       // bytes of a model, user, batch or custom id
+	MaxLabels   = 32        // labels of a job
+	MaxLabel    = 256       // bytes of a label's name or value
+	MaxStops    = 16        // stop words
+	MaxMessages = 4096      // turns of a chat
+	MaxTokens   = 1 << 24   // of anything counted in tokens
+	MaxURL      = 2 << 10   // bytes of a KV state's address
+	MaxToken    = 256       // bytes of a KV state's token
+	MaxMark     = 1 << 10   // bytes of a text of a fingerprint
+	MaxFirst    = 64        // tokens of a first prediction
+	MaxFailure  = 64        // bytes of a failure's name
+)
+
+// Validate reports the first field of the job that is wrong, as an error of code [CodeInvalid].
+func (j *Job) Validate() error { return j.validate() }
+
+func (j *Job) validate() error {
+	if j.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", j.V, Version)
+	}
+	if err := CheckID("id", j.ID); err != nil {
+		return err
+	}
+	if err := checkOwner(j.User, j.Batch); err != nil {
+		return err
+	}
+	if err := checkName("custom_id", j.CustomID); err != nil {
+		return err
+	}
+	if j.Class != Interactive && j.Class != Batch {
+		return Errorf(CodeInvalid, "class is %.60q; want interactive or batch", j.Class)
+	}
+	if m, err := CanonicalModel(j.Model); err != nil {
+		return err
+	} else if m != j.Model {
+		return Errorf(CodeInvalid, "model is %.60q; its canonical form is %.60q", j.Model, m)
+	}
+	switch j.Plan {
+	case "", PlanDisaggregated, PlanLocal, PlanAuto:
+	default:
+		return Errorf(CodeInvalid, "plan is %.60q; want disaggregated, local or auto", j.Plan)
+	}
+	switch j.Think {
+	case "", ThinkOn, ThinkOff, ThinkLow, ThinkMedium, ThinkHigh:
+	default:
+		return Errorf(CodeInvalid, "think is %.60q; want on, off, low, medium or high", j.Think)
+	}
+	if j.ReplayOf != "" {
+		if err := CheckID("replay_of", j.ReplayOf); err != nil {
+			return err
+		}
+	}
+	if err := j.checkText(); err != nil {
+		return err
+	}
+	if err := checkFormat(j.Format); err != nil {
+		return err
+	}
+	if err := j.Options.validate(); err != nil {
+		return err
+	}
+	return checkLabels(j.Labels)
+}
+
+func (j *Job) checkText() error {
+	size := len(j.System) + len(j.Prompt)
+	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt)
+	for _, m := range j.Messages {
+		if m.Role != RoleSystem && m.Role != RoleUser && m.Role != RoleAssistant {
+			return Errorf(CodeInvalid, "messages.role is %.60q; want system, user or assistant", m.Role)
+		}
+		size += len(m.Content)
+		valid = valid && utf8.ValidString(m.Content)
+	}
+	switch {
+	case !valid:
+		return Errorf(CodeInvalid, "the prompt is not valid UTF-8; convert the file to UTF-8")
+	case size > MaxBody:
+		return Errorf(CodeInvalid, "the prompt is %d bytes long; %d are allowed", size, MaxBody)
+	case len(j.Messages) > 0 && j.Prompt != "":
+		return Errorf(CodeInvalid, "prompt and messages are both set; give one")
+	case len(j.Messages) > 0 && j.System != "":
+		return Errorf(CodeInvalid, "system and messages are both set; make system the first message")
+	case len(j.Messages) > MaxMessages:
+		return Errorf(CodeInvalid, "messages has %d turns; %d are allowed", len(j.Messages), MaxMessages)
+	case len(j.Messages) == 0 && strings.TrimSpace(j.Prompt) == "":
+		return Errorf(CodeInvalid, "prompt is empty; give a prompt or messages")
+	case len(j.Messages) > 0 && strings.TrimSpace(j.Messages[len(j.Messages)-1].Content) == "":
+		return Errorf(CodeInvalid, "the last message is empty")
+	case j.Following.Jobs < 0 || j.Following.Jobs > MaxFollowing:
+		return Errorf(CodeInvalid, "following.jobs is %d; want 0 to %d jobs that are published after this one", j.Following.Jobs, MaxFollowing)
+	case j.Following.PromptBytes < 0 || j.Following.AnswerTokens < 0:
+		return Errorf(CodeInvalid, "following.prompt_bytes is %d and following.answer_tokens %d; want at least 0 of all jobs that follow", j.Following.PromptBytes, j.Following.AnswerTokens)
+	case j.SharedPrefix < 0,
+		len(j.Messages) == 0 && j.SharedPrefix > len(j.Prompt),
+		len(j.Messages) > 0 && j.SharedPrefix > len(j.Messages):
+		return Errorf(CodeInvalid, "shared_prefix is %d; it must lie within the prompt (bytes) or the messages (number)", j.SharedPrefix)
+	case len(j.Messages) == 0 && j.SharedPrefix < len(j.Prompt) && !utf8.RuneStart(j.Prompt[j.SharedPrefix]):
+		return Errorf(CodeInvalid, "shared_prefix is %d, which is within a character of the prompt", j.SharedPrefix)
+	}
+	return nil
+}
+
+func checkFormat(f json.RawMessage) error {
+	f = bytes.TrimSpace(f)
+	switch {
+	case len(f) == 0 || string(f) == `"json"`:
+		return nil
+	case len(f) > MaxFormat:
+		return Errorf(CodeInvalid, "format is %d bytes long; %d are allowed", len(f), MaxFormat)
+	case f[0] != '{':
+		return Errorf(CodeInvalid, `format is neither "json" nor a JSON schema object`)
+	}
+	if _, err := scan(f, maxDepth-jobRoom-1); err != nil {
+		return Errorf(CodeInvalid, "format: %w", err)
+	}
+	return nil
+}
+
+func (o *Options) validate() error {
+	number := func(name string, v *float64, low, high float64) error {
+		if v != nil && !(*v >= low && *v <= high) {
+			return Errorf(CodeInvalid, "options.%s is %v; want %v to %v", name, *v, low, high)
+		}
+		return nil
+	}
+	count := func(name string, v *int, low int) error {
+		if v != nil && (*v < low || *v > MaxTokens) {
+			return Errorf(CodeInvalid, "options.%s is %d; want %d to %d", name, *v, low, MaxTokens)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		number("temperature", o.Temperature, 0, 10), number("top_p", o.TopP, 0, 1), number("min_p", o.MinP, 0, 1),
+		number("repeat_penalty", o.RepeatPenalty, 0, 10),
+		count("num_predict", o.NumPredict, 1), count("num_ctx", o.NumCtx, 1), count("top_k", o.TopK, 0),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if len(o.Stop) > MaxStops {
+		return Errorf(CodeInvalid, "options.stop has %d words; %d are allowed", len(o.Stop), MaxStops)
+	}
+	for _, s := range o.Stop {
+		if s == "" || len(s) > MaxLabel || !utf8.ValidString(s) {
+			return Errorf(CodeInvalid, "options.stop has a word of %d bytes; want 1 to %d of valid UTF-8", len(s), MaxLabel)
+		}
+	}
+	return nil
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return Errorf(CodeInvalid, "labels has %d entries; %d are allowed", len(labels), MaxLabels)
+	}
+	for k, v := range labels {
+		if len(k) > MaxLabel || len(v) > MaxLabel {
+			return Errorf(CodeInvalid, "labels.%.40q is longer than %d bytes", k, MaxLabel)
+		}
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return Errorf(CodeInvalid, "labels.%.40q is not valid UTF-8", k)
+		}
+	}
+	return nil
+}
+
+// CheckID checks an id of a job, given by the name of its field.
+func CheckID(field, id string) error {
+	if u, err := uuid.Parse(id); err != nil || u.String() != id {
+		return Errorf(CodeInvalid, "%s is %.60q; want a UUID in lower case", field, id)
+	}
+	return nil
+}
+
+// CheckUser checks a user's name, as it stands in jobs and subjects.
+func CheckUser(user string) error {
+	if user == "" {
+		return Errorf(CodeInvalid, "user is empty")
+	}
+	return checkName("user", user)
+}
+
+// checkOwner checks the two names that, with the id, are the address of a result.
+func checkOwner(user, batch string) error {
+	if batch == "" && user != "" {
+		return Errorf(CodeInvalid, "batch is empty; use %q for a job by itself", SingleBatch)
+	}
+	return cmp.Or(CheckUser(user), checkName("batch", batch))
+}
+
+// checkName accepts an empty name.
+func checkName(field, name string) error {
+	if len(name) > MaxName {
+		return Errorf(CodeInvalid, "%s is %d bytes long; %d are allowed", field, len(name), MaxName)
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		return Errorf(CodeInvalid, "%s %.60q holds characters that cannot be printed", field, name)
+	}
+	return nil
+}
+
+// unprintable matches control characters, line separators and the marks that reorder text (bidi),
+// none of which belong in a name that a terminal shows.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+func (h *Handover) validate() error {
+	if h.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", h.V, Version)
+	}
+	if h.Stage != StageDecode && h.Stage != StageFallback {
+		return Errorf(CodeInvalid, "stage is %.60q; want decode or fallback", h.Stage)
+	}
+	switch h.Kind {
+	case KindState, KindContext, KindNone:
+	case "":
+		if h.Stage == StageDecode {
+			return Errorf(CodeInvalid, "kind is empty; want state, context or none")
+		}
+	default:
+		return Errorf(CodeInvalid, "kind is %.60q; want state, context or none", h.Kind)
+	}
+	if len(h.Context) > MaxTokens {
+		return Errorf(CodeInvalid, "context has %d tokens; %d are allowed", len(h.Context), MaxTokens)
+	}
+	if err := h.checkState(); err != nil {
+		return err
+	}
+	if err := h.Job.validate(); err != nil {
+		return Errorf(CodeInvalid, "job: %w", err)
+	}
+	return nil
+}
+
+func (r *Result) validate() error {
+	if r.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", r.V, Version)
+	}
+	if err := CheckID("job_id", r.JobID); err != nil {
+		return err
+	}
+	if err := checkOwner(r.User, r.Batch); err != nil {
+		return err
+	}
+	switch r.Status {
+	case Succeeded:
+	case Failed, Cancelled, Expired:
+		if r.Error == nil {
+			return Errorf(CodeInvalid, "error is missing from a result with status %s", r.Status)
+		}
+	default:
+		return Errorf(CodeInvalid, "status is %.60q; want succeeded, failed, cancelled or expired", r.Status)
+	}
+	if r.Handover != nil {
+		return checkFailure("handover.failure", r.Handover.Failure)
+	}
+	return nil
+}
+
+func (c *Chunk) validate() error {
+	if c.V != Version {
+		return Errorf(CodeInvalid, "v is %d; want %d", c.V, Version)
+	}
+	return CheckID("job_id", c.JobID)
+}
+
+// PromptSHA256 is the hash, in hex, of all text that goes to the model, each part preceded by its length.
+func (j *Job) PromptSHA256() string {
+	h := sha256.New()
+	add := func(s string) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
+		h.Write([]byte(s))
+	}
+	add(j.System)
+	add(j.Prompt)
+	for _, m := range j.Messages {
+		add(string(m.Role))
+		add(m.Content)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
