@@ -7,11 +7,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"tandem/internal/protocol"
 	"tandem/jobs"
@@ -35,30 +32,32 @@ const (
 // [jobs.MsgDecodeMissing] if no decode worker serves the job's model, else of code timeout. The job
 // lives on either way, and Await may be called again. A job that is unknown is of code invalid_request.
 func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) {
-	h, err := c.subscribeResults(ctx, anyBatch, []string{jobID}) // first, since finding a job takes as long as one that computes little
+	if err := checkToken(jobID); err != nil {
+		return nil, err
+	}
+	w, err := c.watch.join(anyBatch, []string{jobID}) // first, since finding a job takes as long as one that computes little
 	if err != nil {
 		return nil, err
 	}
-	defer h.close()
-	var r *jobs.Result
-	var place Place
-	err = retryUnavailable(ctx, absentLimit, func() (err error) {
-		r, place, err = c.lookUp(ctx, jobID, true)
-		return err
-	})
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, c.timeoutError(ctx, []string{jobID})
-	case errors.Is(err, errNoWorker): // the job may be queued
-	case err != nil:
+	defer w.leave()
+	w.watch.check(jobID)
+	return w.first(ctx)
+}
+
+// Run submits a job and returns its result. It is Submit and Await in one, and asks the server for less.
+func (c *Client) Run(ctx context.Context, j *jobs.Job, opts SubmitOptions) (*jobs.Result, error) {
+	w, err := c.watch.join(jobs.EncodeToken(j.Batch), []string{j.ID})
+	if err != nil {
 		return nil, err
-	case r == nil && (place == PlaceUnknown || place == PlaceDead):
-		return nil, c.noResult(c.user, jobID, place)
 	}
-	for r, err := range h.results(ctx) {
-		return r, err
+	defer w.leave()
+	if err := c.Submit(ctx, j, opts); err != nil {
+		return nil, err
 	}
-	return nil, errors.New("await result: the results ended without one") // they go on until none is missing
+	if j.Deadline.IsZero() { // else the server's clock must be known, too
+		w.watch.learnt(j.ID, j.Deadline)
+	}
+	return w.first(ctx)
 }
 
 // AwaitBatch yields the results of the jobs in ids, or of their replays, each once: those that are
@@ -67,39 +66,75 @@ func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) 
 // the last thing yielded; it is as of [Client.Await].
 func (c *Client) AwaitBatch(ctx context.Context, batch string, ids []string) iter.Seq2[*jobs.Result, error] {
 	return func(yield func(*jobs.Result, error) bool) {
-		h, err := c.subscribeResults(ctx, jobs.EncodeToken(batch), ids)
+		w, err := c.watch.join(jobs.EncodeToken(batch), ids)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		defer h.close()
-		h.results(ctx)(yield)
+		defer w.leave()
+		w.results(ctx)(yield)
 	}
 }
 
-// results yields the results of the jobs, or of their replays, until none is missing. What is heard of a result is a hint only: it is looked up
-// where it is kept, since the server may refuse what was published, or not have stored it yet. What was not heard is looked up by and by.
-func (h *resultSubscription) results(ctx context.Context) iter.Seq2[*jobs.Result, error] {
+// resultWait is one call that awaits results. What is heard of a result is a hint only: it is looked up where it is kept, since the server may
+// refuse what was published, or not have stored it yet. What was not heard is looked up by and by. It belongs to one goroutine, but for what
+// the watch tells it.
+type resultWait struct {
+	c       *Client
+	watch   *resultWatch
+	batch   string          // a token, or anyBatch
+	missing map[string]bool // jobs
+	due     []string        // jobs whose results are to be looked up now
+	heard   []string        // jobs whose results were heard, and are not there yet,
+	looks   int             // though they were looked up so often
+	slow    bool            // the server was seen to take longer to keep a result than to tell of it
+
+	unreadable map[string]bool // jobs of which that was said
+
+	news chan struct{} // holds a value when the watch has told something
+	told hints         // guarded by the watch's lock
+}
+
+// hints are what a wait is told.
+type hints struct {
+	heard []string        // jobs whose results were published
+	look  map[string]bool // jobs whose results may have been missed
+	err   error           // ends the wait
+}
+
+// first returns the first result.
+func (w *resultWait) first(ctx context.Context) (*jobs.Result, error) {
+	for r, err := range w.results(ctx) {
+		return r, err
+	}
+	return nil, errors.New("await result: the results ended without one") // they go on until none is missing
+}
+
+// results yields the results of the jobs, or of their replays.
+func (w *resultWait) results(ctx context.Context) iter.Seq2[*jobs.Result, error] {
 	return func(yield func(*jobs.Result, error) bool) {
-		for len(h.missing) > 0 {
-			results, err := h.look(ctx)
+		soon := time.NewTimer(awaySoon) // a result that was published before and not yet stored is not heard, nor there at the first look
+		defer soon.Stop()
+		for len(w.missing) > 0 {
+			results, err := w.look(ctx)
 			for _, r := range results {
 				var replay string
-				if replay, err = h.c.awaitedReplay(ctx, r); err != nil {
+				if replay, err = w.c.awaitedReplay(ctx, r); err != nil {
 					break
 				}
-				delete(h.missing, r.JobID)
+				delete(w.missing, r.JobID)
+				w.watch.done(w, r.JobID)
 				if replay != "" {
-					h.add(replay)
+					w.add(replay)
 				} else if !yield(r, nil) {
 					return
 				}
 			}
 			if err == nil {
-				err = h.wait(ctx)
+				err = w.wait(ctx, soon.C)
 			}
 			if ctx.Err() != nil {
-				err = h.c.timeoutError(ctx, slices.Sorted(maps.Keys(h.missing)))
+				err = w.c.timeoutError(ctx, slices.Sorted(maps.Keys(w.missing)))
 			}
 			if err != nil {
 				yield(nil, err)
@@ -108,6 +143,83 @@ func (h *resultSubscription) results(ctx context.Context) iter.Seq2[*jobs.Result
 		}
 	}
 }
+
+// add has another job waited for.
+func (w *resultWait) add(id string) {
+	if !w.missing[id] {
+		w.missing[id] = true
+		w.due = append(w.due, id)
+		w.watch.add(w, id)
+	}
+}
+
+// look returns the results that are there of some of the jobs that are due.
+func (w *resultWait) look(ctx context.Context) ([]*jobs.Result, error) {
+	n := min(len(w.due), awaitAtOnce)
+	some := slices.DeleteFunc(slices.Clone(w.due[:n]), func(id string) bool { return !w.missing[id] })
+	slices.Sort(some)
+	some = slices.Compact(some)
+	found, errs := make([]*jobs.Result, len(some)), make([]error, len(some))
+	var asked sync.WaitGroup
+	for i, id := range some {
+		asked.Go(func() { found[i], errs[i] = w.c.stored(ctx, w.batch, id) })
+	}
+	asked.Wait()
+	for i, err := range errs {
+		if jobs.CodeOf(err) != jobs.CodeInvalid {
+			continue
+		}
+		if errs[i] = nil; !w.unreadable[some[i]] { // a newer version's, perhaps, which does not end the waiting for others
+			w.c.log.Warn("result cannot be read", "error", err)
+			w.unreadable[some[i]] = true
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		if err = transient(err, w.c); err == nil {
+			pause(ctx, awaySoon)
+		}
+		return nil, err
+	}
+	w.due = w.due[n:]
+	return slices.DeleteFunc(found, func(r *jobs.Result) bool { return r == nil }), nil
+}
+
+// wait waits until jobs are due, or ctx ends.
+func (w *resultWait) wait(ctx context.Context, soon <-chan time.Time) error {
+	w.heard = slices.DeleteFunc(w.heard, func(id string) bool { return !w.missing[id] })
+	for len(w.due) == 0 && len(w.missing) > 0 && ctx.Err() == nil {
+		var again <-chan time.Time
+		if len(w.heard) > 0 {
+			again = time.After(awaitPause << w.looks)
+		}
+		select {
+		case <-w.news:
+			h := w.watch.take(w)
+			if h.err != nil {
+				return h.err
+			}
+			w.due = slices.Sorted(maps.Keys(h.look))
+			if len(h.heard) > 0 {
+				if w.heard, w.looks = append(w.heard, h.heard...), 0; !w.slow {
+					w.due = append(w.due, h.heard...)
+				}
+			}
+		case <-again:
+			w.slow, w.due = true, slices.Clone(w.heard)
+			if w.looks++; w.looks == awaitPauses { // whoever published it died, or the server refused it
+				w.heard, w.looks = nil, 0
+			}
+		case <-soon:
+			w.due = slices.Sorted(maps.Keys(w.missing))
+			w.due = w.due[:min(len(w.due), awaitBatch)]
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// leave ends the wait.
+func (w *resultWait) leave() { w.watch.leave(w) }
 
 // awaitedReplay is replayed for who waits anyway: minutes for NATS to come back, as for the results.
 func (c *Client) awaitedReplay(ctx context.Context, r *jobs.Result) (id string, err error) {
@@ -129,214 +241,6 @@ func (c *Client) replayed(ctx context.Context, r *jobs.Result) (string, error) {
 		return "", nil
 	}
 	return id, err
-}
-
-// resultSubscription is what an await has still to see, and hears. It belongs to one goroutine.
-type resultSubscription struct {
-	c        *Client
-	batch    string               // a token, or anyBatch
-	missing  map[string]time.Time // job → its own deadline, zero if it has none or is not known
-	unlearnt []string             // jobs whose deadline is not known, in the order in which to ask
-	turn     []string             // jobs that may be missing, in the order in which they are looked up by and by
-
-	sub     *nats.Subscription
-	msgs    chan *nats.Msg
-	back    chan nats.Status // the connection is
-	tick    *time.Timer
-	due     []string // jobs whose results are to be looked up now
-	heard   []string // jobs whose results were heard, and are not there yet,
-	looks   int      // though they were looked up so often
-	settled bool     // what was being stored at the beginning is
-	slow    bool     // the server was seen to take longer to keep a result than to tell of it
-
-	unreadable map[string]bool // jobs of which that was said
-	deserted   time.Time       // since when a job is past its deadline, and no worker alive to end it
-}
-
-// subscribeResults begins to listen for the results of jobs. Batch is a token, or [anyBatch].
-func (c *Client) subscribeResults(ctx context.Context, batch string, ids []string) (*resultSubscription, error) {
-	h := &resultSubscription{c: c, batch: batch, missing: map[string]time.Time{}, unreadable: map[string]bool{}, msgs: make(chan *nats.Msg, 4*awaitBatch), tick: time.NewTimer(awaySoon)} // a result that was published before and not yet stored is not heard, nor there at the first look
-	for _, id := range ids {
-		h.add(id)
-	}
-	job := "*"
-	if len(ids) == 1 {
-		job = ids[0]
-	}
-	var err error
-	if h.sub, err = c.nc.ChanSubscribe(resultsOf(c.user, batch, job), h.msgs); err != nil {
-		h.tick.Stop()
-		return nil, c.failed(ctx, err, "listen for results")
-	}
-	h.back = c.nc.StatusChanged(nats.CONNECTED)
-	return h, nil
-}
-
-func (h *resultSubscription) close() {
-	_ = h.sub.Unsubscribe() // fails only on a closed connection
-	h.c.nc.RemoveStatusListener(h.back)
-	h.tick.Stop()
-}
-
-func (h *resultSubscription) add(id string) {
-	if _, there := h.missing[id]; !there {
-		h.missing[id] = time.Time{}
-		h.unlearnt, h.turn, h.due = append(h.unlearnt, id), append(h.turn, id), append(h.due, id)
-	}
-}
-
-// look returns the results that are there of some of the jobs that are due.
-func (h *resultSubscription) look(ctx context.Context) ([]*jobs.Result, error) {
-	n := min(len(h.due), awaitAtOnce)
-	some := slices.DeleteFunc(slices.Clone(h.due[:n]), func(id string) bool { return !h.isMissing(id) })
-	slices.Sort(some)
-	some = slices.Compact(some)
-	found, errs := make([]*jobs.Result, len(some)), make([]error, len(some))
-	var asked sync.WaitGroup
-	for i, id := range some {
-		asked.Go(func() { found[i], errs[i] = h.c.stored(ctx, h.batch, id) })
-	}
-	asked.Wait()
-	for i, err := range errs {
-		if jobs.CodeOf(err) != jobs.CodeInvalid {
-			continue
-		}
-		if errs[i] = nil; !h.unreadable[some[i]] { // a newer version's, perhaps, which does not end the waiting for others
-			h.c.log.Warn("result cannot be read", "error", err)
-			h.unreadable[some[i]] = true
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		if err = transient(err, h.c); err == nil {
-			pause(ctx, awaySoon)
-		}
-		return nil, err
-	}
-	h.due = h.due[n:]
-	return slices.DeleteFunc(found, func(r *jobs.Result) bool { return r == nil }), nil
-}
-
-func (h *resultSubscription) isMissing(id string) bool {
-	_, is := h.missing[id]
-	return is
-}
-
-// wait waits until jobs are due, or ctx ends.
-func (h *resultSubscription) wait(ctx context.Context) error {
-	h.heard = slices.DeleteFunc(h.heard, func(id string) bool { return !h.isMissing(id) })
-	for len(h.due) == 0 && len(h.missing) > 0 && ctx.Err() == nil {
-		var again <-chan time.Time
-		if len(h.heard) > 0 {
-			again = time.After(awaitPause << h.looks)
-		}
-		select {
-		case m := <-h.msgs:
-			h.hint(m)
-			for len(h.msgs) > 0 {
-				h.hint(<-h.msgs)
-			}
-		case <-again:
-			h.slow, h.due = true, slices.Clone(h.heard)
-			if h.looks++; h.looks == awaitPauses { // whoever published it died, or the server refused it
-				h.heard, h.looks = nil, 0
-			}
-		case <-h.back: // and nobody knows what was missed
-			h.due = slices.Sorted(maps.Keys(h.missing))
-		case <-h.tick.C:
-			h.tick.Reset(awaitLook)
-			return h.examine(ctx)
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-// hint notes that the result of a job was heard.
-func (h *resultSubscription) hint(m *nats.Msg) {
-	if id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]; h.isMissing(id) {
-		if h.heard, h.looks = append(h.heard, id), 0; !h.slow {
-			h.due = append(h.due, id)
-		}
-	}
-}
-
-// examine finds out about missing jobs, has those ended whose deadlines have passed, and has some looked up that may have been missed.
-func (h *resultSubscription) examine(ctx context.Context) error {
-	for len(h.turn) > 0 && len(h.due) < awaitBatch {
-		id := h.turn[0]
-		if h.turn = h.turn[1:]; h.isMissing(id) {
-			h.due = append(h.due, id)
-		}
-	}
-	if len(h.turn) == 0 { // from the beginning
-		h.turn = slices.Sorted(maps.Keys(h.missing))
-	}
-	if !h.settled {
-		h.settled = true
-		return nil
-	}
-	if err := h.learn(ctx); err != nil {
-		return h.noWorker(err)
-	}
-	late := h.expired(h.c.clock.at(time.Now()).Add(-h.c.timing.DeadlineGrace))
-	if len(late) == 0 {
-		return nil
-	}
-	_, err := control[ended](ctx, h.c.Conn, verbExpire, h.c.user, request{Jobs: late[:min(len(late), awaitBatch)]})
-	return h.noWorker(err)
-}
-
-// noWorker ignores an error that comes of workers, or NATS, being away; for how long if jobs are past their deadlines is bounded.
-func (h *resultSubscription) noWorker(err error) error {
-	if !errors.Is(err, errNoWorker) {
-		h.deserted = time.Time{}
-		return transient(err, h.c)
-	}
-	switch now := time.Now(); {
-	case len(h.expired(h.c.clock.at(now).Add(-h.c.timing.DeadlineGrace))) == 0:
-		h.deserted = time.Time{}
-	case h.deserted.IsZero():
-		h.deserted = now
-	case now.Sub(h.deserted) > h.c.timing.PresenceTTL:
-		return jobs.Errorf(jobs.CodeDecodeMissing, jobs.MsgDecodeMissing)
-	}
-	return nil
-}
-
-// learn finds out where some jobs are of which nothing is known, and their deadlines. Those that are nowhere are asked for again later: they may not be submitted yet.
-func (h *resultSubscription) learn(ctx context.Context) error {
-	h.unlearnt = slices.DeleteFunc(h.unlearnt, func(id string) bool { return !h.isMissing(id) })
-	n := min(len(h.unlearnt), awaitBatch)
-	if n == 0 {
-		return nil
-	}
-	found, err := h.c.find(ctx, false, h.unlearnt[:n]...)
-	if err != nil {
-		return err
-	}
-	h.unlearnt = h.unlearnt[n:]
-	for _, f := range found {
-		switch {
-		case f.pending():
-			h.missing[f.JobID] = f.Deadline
-		case f.Place == PlaceFinished:
-			h.due = append(h.due, f.JobID)
-		default:
-			h.unlearnt = append(h.unlearnt, f.JobID)
-		}
-	}
-	return nil
-}
-
-// expired returns the missing jobs whose own deadline was before t.
-func (h *resultSubscription) expired(t time.Time) []string {
-	var ids []string
-	for id, deadline := range h.missing {
-		if !deadline.IsZero() && deadline.Before(t) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // serverTime asks the NATS server for its time: the workers go by it, too, and this machine's clock may be wrong or jump.

@@ -49,10 +49,15 @@ type Client struct {
 	clock serverClock
 
 	allowed allowance
+	watch   *resultWatch
 }
 
 // NewClient returns a client for the results of user.
-func NewClient(c *Conn, user string) *Client { return &Client{Conn: c, user: user} }
+func NewClient(c *Conn, user string) *Client {
+	client := &Client{Conn: c, user: user}
+	client.watch = newResultWatch(client)
+	return client
+}
 
 // SubmitOptions are what a job itself does not say.
 type SubmitOptions struct {
