@@ -157,7 +157,7 @@ func (l *Local) createStreams(ctx context.Context, o LocalOptions) error {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Init(ctx, nil, false); err != nil {
+	if _, err := c.Init(ctx, nil, 1, false); err != nil {
 		return err
 	}
 	if err := c.EnsureStreams(ctx); err != nil || !o.Secure {

@@ -50,7 +50,7 @@ func newSystem(t testing.TB) *system {
 	}
 	s.nats = natstest.Start(t, natsembed.Options{Dir: t.TempDir(), Include: s.access.Config()})
 	s.operator = queue.NewClient(s.connect(queue.Config{NKey: s.access.Operator()}), "operator")
-	if _, err := s.operator.Init(t.Context(), []string{model}, false); err != nil {
+	if _, err := s.operator.Init(t.Context(), []string{model}, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	s.client = queue.NewClient(s.connect(queue.Config{NKey: key, Inbox: "grader"}), "grader")

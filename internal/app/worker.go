@@ -16,6 +16,7 @@ import (
 	"tandem/internal/access"
 	"tandem/internal/engine"
 	"tandem/internal/handover"
+	"tandem/internal/natscontext"
 	"tandem/internal/pipeline"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
@@ -106,8 +107,12 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	w.metrics = telemetry.NewMetrics(w.role, w.flags.Model, gauges)
 	w.monitor = engine.NewMonitor(w.engine, healthEvery, w.log)
 
+	url, opts, err := natscontext.Load(w.flags.NATSContext, map[string]string{"nats": w.flags.NATS, "creds": w.flags.Creds, "nkey": w.flags.NKey, "tls-ca": w.flags.TLSCA})
+	if err != nil {
+		return nil, err
+	}
 	w.conn, err = queue.Connect(ctx, queue.Config{
-		URL: w.flags.NATS, Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA, Context: w.flags.NATSContext,
+		URL: cmp.Or(url, w.flags.NATS), Creds: w.flags.Creds, NKey: w.flags.NKey, TLSCA: w.flags.TLSCA, Options: opts, Context: w.flags.NATSContext,
 		Replicas: w.flags.Replicas, Name: "tandem-" + string(w.role) + " " + w.id, Model: w.flags.Model, Inbox: access.WorkerInbox(w.role, w.flags.Model), Log: w.log, Timing: c.Timing,
 	})
 	if err != nil {

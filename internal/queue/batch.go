@@ -19,21 +19,34 @@ const (
 	fullMaxWait = 5 * time.Second        // at most, whatever the intake says: its estimate may be far off
 )
 
-// SubmitBatch submits the jobs of one batch. A manifest of them is on the disk before the first job is
-// published. If the manifest is there already, this continues where another call was
-// interrupted: the jobs get the ids and the batch that they have there, and none is stored twice; a
-// manifest of other input is refused. While the intake is full it waits. Progress, if not nil, is
-// called after each job with the number of jobs that are accepted, and how many there are. Jobs whose
-// ids are in have are left out: the caller has their results, which the server may have forgotten. The manifest has the order of
-// list; they are published in that of c.Order.
-func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*jobs.Job, progress func(done, total int), have ...string) error {
+// OpenBatch writes the manifest of a batch, which is then on the disk before the first job is published. If it is there already, the jobs get the ids and
+// the batch that they have there, and resumed is true; a manifest of other input is refused.
+func OpenBatch(path string, list []*jobs.Job) (resumed bool, err error) {
 	if len(list) == 0 {
-		return jobs.Errorf(jobs.CodeInvalid, "the batch is empty")
+		return false, jobs.Errorf(jobs.CodeInvalid, "the batch is empty")
 	}
-	resumed, err := settleManifest(manifestPath, list)
-	if err != nil {
-		return err
+	m, err := ReadManifest(path)
+	if err == nil {
+		return true, m.adopt(path, list)
 	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, j := range list {
+		if err := j.Validate(); err != nil {
+			return false, err // before anything is promised
+		}
+	}
+	if m, err = newManifest(list); err != nil {
+		return false, err
+	}
+	return false, m.write(path)
+}
+
+// SubmitBatch submits the jobs of a batch that was opened, in the order of c.Order. If it is resumed, none is stored twice. While the intake is full it waits.
+// Progress, if not nil, is called after each job with the number of jobs that are accepted, and how many there are. Jobs whose ids are in have are left out:
+// the caller has their results, which the server may have forgotten.
+func (c *Client) SubmitBatch(ctx context.Context, list []*jobs.Job, resumed bool, progress func(done, total int), have ...string) error {
 	skip := map[string]bool{}
 	for _, id := range have {
 		skip[id] = true
@@ -57,26 +70,6 @@ func (c *Client) SubmitBatch(ctx context.Context, manifestPath string, list []*j
 		}
 	}
 	return nil
-}
-
-// settleManifest writes the manifest, or makes the jobs those of the one that is there.
-func settleManifest(path string, list []*jobs.Job) (resumed bool, err error) {
-	m, err := ReadManifest(path)
-	if err == nil {
-		return true, m.adopt(path, list)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	for _, j := range list {
-		if err := j.Validate(); err != nil {
-			return false, err // before anything is promised
-		}
-	}
-	if m, err = newManifest(list); err != nil {
-		return false, err
-	}
-	return false, m.write(path)
 }
 
 // SubmitOne submits one job of a batch of which the caller keeps the record. It waits while the intake is full, and minutes while

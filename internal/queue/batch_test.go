@@ -36,7 +36,7 @@ func TestManifestComesFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifest.json")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStopped)
-	if err := r.client().SubmitBatch(ctx, path, input(100), nil); err == nil {
+	if err := submitBatch(r.client(), ctx, path, input(100), nil); err == nil {
 		t.Fatal("SubmitBatch succeeded without publishing")
 	}
 	if n := r.waiting(StreamIntake); n != 0 {
@@ -74,7 +74,7 @@ func TestOrder(t *testing.T) {
 			slices.Reverse(list)
 			return list
 		}
-		return list, c.SubmitBatch(ctx, path, list, progress)
+		return list, submitBatch(c, ctx, path, list, progress)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	if _, err := submit(ctx, func(done, _ int) {
@@ -114,7 +114,7 @@ func TestResume(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "manifest.json")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err := r.client().SubmitBatch(ctx, path, input(100), func(done, total int) {
+	err := submitBatch(r.client(), ctx, path, input(100), func(done, total int) {
 		if total != 100 {
 			t.Errorf("total = %d", total)
 		}
@@ -138,7 +138,7 @@ func TestResume(t *testing.T) {
 
 	again := input(100)
 	last := 0
-	if err := r.client().SubmitBatch(t.Context(), path, again, func(done, _ int) { last = done }); err != nil {
+	if err := submitBatch(r.client(), t.Context(), path, again, func(done, _ int) { last = done }); err != nil {
 		t.Fatal(err)
 	}
 	if last != 100 {
@@ -181,7 +181,7 @@ func TestResumeLeavesOut(t *testing.T) {
 	}
 	have := m.IDs()[1:3]
 	last := 0
-	if err := r.client().SubmitBatch(t.Context(), path, input(4), func(done, _ int) { last = done }, have...); err != nil {
+	if err := submitBatch(r.client(), t.Context(), path, input(4), func(done, _ int) { last = done }, have...); err != nil {
 		t.Fatal(err)
 	}
 	got, err := r.client().BatchJobs(t.Context(), m.Batch)
@@ -195,7 +195,7 @@ func TestManifestOfOtherInput(t *testing.T) {
 	r := newRig(t)
 	c := r.client()
 	path := filepath.Join(t.TempDir(), "manifest.json")
-	if err := c.SubmitBatch(t.Context(), path, input(3), nil); err != nil {
+	if err := submitBatch(c, t.Context(), path, input(3), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -210,7 +210,7 @@ func TestManifestOfOtherInput(t *testing.T) {
 		{"other user", func(l []*jobs.Job) []*jobs.Job { l[0].User = "x"; return l }, "of user"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := c.SubmitBatch(t.Context(), path, tt.change(input(3)), nil)
+			err := submitBatch(c, t.Context(), path, tt.change(input(3)), nil)
 			wantError(t, err, jobs.CodeInvalid, path, "other input", tt.text)
 			if strings.Contains(err.Error(), "private") {
 				t.Errorf("the error shows a prompt: %v", err)
@@ -229,7 +229,7 @@ func TestBatchRefusedWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "manifest.json")
 	refuse := func(list []*jobs.Job, text string) {
 		t.Helper()
-		wantError(t, c.SubmitBatch(t.Context(), path, list, nil), jobs.CodeInvalid, text)
+		wantError(t, submitBatch(c, t.Context(), path, list, nil), jobs.CodeInvalid, text)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a manifest was written: %v", err)
 		}
@@ -293,7 +293,7 @@ func TestBatchWaitsWhileFull(t *testing.T) {
 	list := input(20)
 	submitted, stuck := make(chan error, 1), make(chan struct{})
 	go func() {
-		submitted <- r.client().SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, func(done, _ int) {
+		submitted <- submitBatch(r.client(), t.Context(), filepath.Join(t.TempDir(), "m"), list, func(done, _ int) {
 			if done == 5 {
 				close(stuck)
 			}
@@ -315,7 +315,7 @@ func TestBatchWaitsForNATS(t *testing.T) {
 	submitted := make(chan error, 1)
 	half, goOn := make(chan struct{}), make(chan struct{})
 	go func() {
-		submitted <- r.client().SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, func(done, _ int) {
+		submitted <- submitBatch(r.client(), t.Context(), filepath.Join(t.TempDir(), "m"), list, func(done, _ int) {
 			if done == 15 {
 				close(half)
 				<-goOn
@@ -351,7 +351,7 @@ func TestSubmitWhileStreamsAreAbsent(t *testing.T) {
 	}
 	submitted := make(chan error, 2)
 	go func() { submitted <- c.Submit(t.Context(), second, SubmitOptions{}) }()
-	go func() { submitted <- c.SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
+	go func() { submitted <- submitBatch(c, t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
 	r.remains("the submits wait", 1500*time.Millisecond, func() bool { return len(submitted) == 0 })
 	if err := r.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)

@@ -23,13 +23,17 @@ import (
 // minPayload is the max_payload, in bytes, that a server needs to take every valid record.
 const minPayload = 8 << 20
 
+// DefaultURL is where NATS is if nobody says otherwise.
+const DefaultURL = "nats://127.0.0.1:4222"
+
 // Config says how to reach NATS.
 type Config struct {
 	URL   string // nats://host:4222, tls:// for TLS; several separated by commas; may hold user:password@; [DefaultURL] if empty
 	Creds string // file with a user's JWT and nkey seed, as made by nsc
 	NKey  string // file with an nkey seed ("SU…")
 	TLSCA string // PEM file of the authority that signed the server's certificate; the system's if empty
-	// Context is the name of a context that the nats CLI saved, in the place of the four above.
+	// Options are more options of the connection, and Context is the name of the nats CLI's context that URL and Options are of, if they are, for errors.
+	Options []nats.Option
 	Context string
 
 	Name  string // shown by `nats server report connections`
@@ -122,13 +126,10 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Conn{log: cfg.Log, timing: cfg.Timing.filled(), replicas: cmp.Or(cfg.Replicas, 1), model: cfg.Model, letters: defaultLetters()}
-	if c.replicas != 1 && c.replicas != 3 && c.replicas != 5 {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "replicas is %d; want 1, 3 or 5: an even number bears no more failures than the one below", cfg.Replicas)
-	}
-	saved, err := cfg.address()
-	if err != nil {
+	if err := checkReplicas(c.replicas); err != nil {
 		return nil, err
 	}
+	cfg.URL = cmp.Or(cfg.URL, DefaultURL)
 	opts, err := cfg.options(ctx, c.asyncError, c.reconnected)
 	if err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if err := checkURL(cfg.URL); err != nil {
 		return nil, err
 	}
-	if c.nc, err = nats.Connect(cfg.URL, append(opts, saved...)...); err != nil {
+	if c.nc, err = nats.Connect(cfg.URL, append(opts, cfg.Options...)...); err != nil {
 		return nil, cfg.connectError(err)
 	}
 	if err := c.check(ctx, cfg); err != nil {
@@ -144,6 +145,14 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// checkReplicas checks on how many servers a stream is to be kept.
+func checkReplicas(n int) error {
+	if n != 1 && n != 3 && n != 5 {
+		return jobs.Errorf(jobs.CodeInvalid, "replicas is %d; want 1, 3 or 5: an even number bears no more failures than the one below", n)
+	}
+	return nil
 }
 
 // Connected reports whether the connection stands now.

@@ -150,7 +150,7 @@ func TestBatchTellsThatItWaits(t *testing.T) {
 	}
 	list := input(6)
 	submitted := make(chan error, 1)
-	go func() { submitted <- c.SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
+	go func() { submitted <- submitBatch(c, t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
 	<-worker
 	r.start(protocol.RoleDecode, 1, answer)
 	if err := <-submitted; err != nil {

@@ -18,11 +18,14 @@ type Change struct {
 	Remedy   string  `json:"remedy,omitempty"`   // Init leaves it as it is; what to do instead
 }
 
-// Init creates the streams, the buckets and the durable consumers of the models given and of those known that are missing, with the replicas of
-// [Config], and gives those that exist the settings that they should have, but for what is the operator's choice as [Conn.EnsureStreams]
+// Init creates the streams, the buckets and the durable consumers of the models given and of those known that are missing, with so many replicas
+// each, and gives those that exist the settings that they should have, but for what is the operator's choice as [Conn.EnsureStreams]
 // has it. It never removes a message: what the server does not change in place, or would lose messages by, it leaves as it is. It returns
 // what it did and what it left, in that order of streams and consumers; with dryRun it does nothing, and returns the same.
-func (c *Conn) Init(ctx context.Context, models []string, dryRun bool) (changes []Change, err error) {
+func (c *Conn) Init(ctx context.Context, models []string, replicas int, dryRun bool) (changes []Change, err error) {
+	if err := checkReplicas(replicas); err != nil {
+		return nil, err
+	}
 	known, err := c.models(ctx)
 	if err != nil {
 		return nil, err
@@ -39,7 +42,7 @@ func (c *Conn) Init(ctx context.Context, models []string, dryRun bool) (changes 
 		})
 	}
 	for _, want := range streams(c.timing) {
-		want.Replicas = c.replicas
+		want.Replicas = replicas
 		if err := note(func() (*Change, error) { return c.initStream(ctx, want, dryRun) }); err != nil {
 			return changes, err
 		}

@@ -94,7 +94,7 @@ func TestClientLeavesRoomForOthers(t *testing.T) {
 	c.OnFull = func(err error) { full <- err }
 	list := input(40)
 	submitted := make(chan error, 1)
-	go func() { submitted <- c.SubmitBatch(t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
+	go func() { submitted <- submitBatch(c, t.Context(), filepath.Join(t.TempDir(), "m"), list, nil) }()
 	wantError(t, <-full, jobs.CodeQueueFull, "18 jobs of user user wait, the limit is 18", "start one")
 	if n := r.waiting(StreamIntake); n != 18 {
 		t.Errorf("%d jobs wait, want 18", n)

@@ -482,3 +482,12 @@ func natsMsg(t testing.TB, subject string, j *jobs.Job) *nats.Msg {
 	}
 	return &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 }
+
+// submitBatch opens a batch and submits it.
+func submitBatch(c *Client, ctx context.Context, manifest string, list []*jobs.Job, progress func(done, total int), have ...string) error {
+	resumed, err := OpenBatch(manifest, list)
+	if err != nil {
+		return err
+	}
+	return c.SubmitBatch(ctx, list, resumed, progress, have...)
+}

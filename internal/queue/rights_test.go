@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"path/filepath"
@@ -90,7 +91,7 @@ func (r *rig) bound(s *station, said *record) *station {
 
 func (r *rig) init(dryRun bool, models ...string) []Change {
 	r.t.Helper()
-	changes, err := r.Init(r.t.Context(), models, dryRun)
+	changes, err := r.Init(r.t.Context(), models, cmp.Or(r.replicas, 1), dryRun)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -385,7 +386,7 @@ func TestResumeWithoutWorkers(t *testing.T) {
 	c := NewClient(connects(t, Config{URL: r.urls, Name: "test", NKey: r.credential("user"), TLSCA: r.access.CA(), Inbox: "user"}), "user")
 	list, manifest := input(3), filepath.Join(t.TempDir(), "m")
 	for range 2 {
-		if err := c.SubmitBatch(t.Context(), manifest, list, nil); err != nil {
+		if err := submitBatch(c, t.Context(), manifest, list, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -75,7 +75,7 @@ func newSite(t *testing.T, keys bool) *site {
 		s.server = natstest.Start(t, natsembed.Options{})
 	}
 	s.queue = s.connectQueue(s.key(s.folder.Operator()), "operator", "")
-	if _, err := s.queue.Init(t.Context(), []string{model, other}, false); err != nil {
+	if _, err := s.queue.Init(t.Context(), []string{model, other}, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	s.root = s.mustConnect(s.key(s.folder.Operator()), "operator")
@@ -372,7 +372,7 @@ func (s *site) decoy(name string, subjects ...string) string {
 // remake makes what was taken away from the streams again.
 func (s *site) remake() {
 	s.t.Helper()
-	if _, err := s.queue.Init(s.t.Context(), []string{model, other}, false); err != nil {
+	if _, err := s.queue.Init(s.t.Context(), []string{model, other}, 1, false); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -32,11 +32,10 @@ func (c *adminInitCmd) Run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	s.replicas = c.Replicas
 	if err := s.connect(ctx, c.Model...); err != nil {
 		return err
 	}
-	changes, err := s.conn.Init(ctx, c.Model, c.DryRun)
+	changes, err := s.client.Init(ctx, c.Model, c.Replicas, c.DryRun)
 	if err != nil {
 		return err
 	}
@@ -49,8 +48,8 @@ func (c *adminInitCmd) Run(ctx context.Context, s *session) error {
 	if s.JSON {
 		err = s.print(struct {
 			DryRun  bool           `json:"dry_run"`
-			Changes []queue.Change `json:"changes"`
-		}{c.DryRun, append([]queue.Change{}, changes...)})
+			Changes []admin.Change `json:"changes"`
+		}{c.DryRun, append([]admin.Change{}, changes...)})
 	} else {
 		err = c.write(s, changes)
 	}
@@ -61,7 +60,7 @@ func (c *adminInitCmd) Run(ctx context.Context, s *session) error {
 }
 
 // write prints what was changed, or would be, for a person.
-func (c *adminInitCmd) write(s *session, changes []queue.Change) error {
+func (c *adminInitCmd) write(s *session, changes []admin.Change) error {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	for _, change := range changes {
 		done := map[bool]string{false: "changed", true: "would change"}[c.DryRun]

@@ -67,7 +67,7 @@ func (c *awaitCmd) batch(ctx, wait context.Context, s *session) error {
 	case s.JSON:
 		run.each = func(r *jobs.Result) error { return s.print(r) }
 	}
-	err = run.await(wait, ids)
+	err = run.await(wait, s.client.AwaitBatch(wait, c.Batch, ids))
 	switch {
 	case err == nil && run.each != nil:
 		return run.verdict(0)

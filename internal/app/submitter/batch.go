@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"tandem/client"
 	"tandem/internal/app"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
@@ -76,7 +76,6 @@ func (c *batchCmd) Run(ctx context.Context, s *session) error {
 	defer cancel()
 	run := newRun(s, list[0].Batch, models(list), len(list))
 	run.dir, run.foresees = dir, newForesight(list)
-	s.client.Order = publishingOrder
 	s.sayFull(run.progress.say)
 	err = c.submitAndAwait(wait, s, run, list)
 	switch {
@@ -196,9 +195,9 @@ func (c *batchCmd) setPlan(s *session, list []*jobs.Job) {
 	}
 }
 
-// submitAndAwait submits and awaits at the same time: a batch may be larger than the intake.
-func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, list []*jobs.Job) error {
-	var missing, have []string
+// submitAndAwait submits what there is no result of, and waits for it.
+func (c *batchCmd) submitAndAwait(ctx context.Context, s *session, run *run, list []*jobs.Job) error {
+	var have []string
 	for _, j := range list {
 		r, err := run.dir.read(j.CustomID, j.ID)
 		if err != nil {
@@ -207,31 +206,9 @@ func (c *batchCmd) submitAndAwait(parent context.Context, s *session, run *run, 
 		if r != nil && r.Status == jobs.Succeeded {
 			run.had(r)
 			have = append(have, j.ID)
-		} else {
-			missing = append(missing, j.ID)
 		}
 	}
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	var submitting sync.WaitGroup
-	var submitted error
-	submitting.Go(func() {
-		if submitted = s.client.SubmitBatch(ctx, c.manifest(), list, nil, have...); submitted != nil {
-			cancel(submitted)
-		}
-	})
-	awaited := run.await(ctx, missing)
-	if awaited != nil {
-		cancel(awaited)
-	}
-	submitting.Wait()
-	switch {
-	case awaited == nil:
-		return submitted
-	case parent.Err() != nil: // the user's wait ended, which await explains
-		return awaited
-	}
-	return context.Cause(ctx) // what failed first, and ended the other
+	return run.await(ctx, s.client.RunBatch(ctx, client.Batch{Manifest: c.manifest(), Jobs: list, Have: have}))
 }
 
 // models lists the models of the jobs, each once.

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
@@ -36,7 +37,7 @@ type letter struct {
 
 // Run lists the dead letters without any text of theirs.
 func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
-	filter := queue.LetterFilter{Batch: c.Batch, Stage: c.Stage}
+	filter := admin.LetterFilter{Batch: c.Batch, Stage: c.Stage}
 	var err error
 	if c.Model != "" {
 		if filter.Model, err = jobs.CanonicalModel(c.Model); err != nil {

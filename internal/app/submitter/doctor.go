@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
@@ -169,9 +170,9 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 }
 
 // checkWorker looks at a worker's clock and asks its HTTP API how it is.
-func checkWorker(ctx context.Context, e *examination, w queue.Presence) {
+func checkWorker(ctx context.Context, e *examination, w admin.Presence) {
 	check := fmt.Sprintf("%s worker on %s for %s", w.Role, w.Machine, w.Model)
-	if w.State != queue.StateDown { // that one is a fault of the installation
+	if w.State != admin.StateDown { // that one is a fault of the installation
 		e.ok(check, "%s, %s %s, %d of %d slots busy", w.State, w.Engine, w.EngineVersion, w.Busy, w.Slots)
 	}
 	if skew := time.Duration(w.SkewSeconds * float64(time.Second)); skew.Abs() > skewLimit {
@@ -211,7 +212,7 @@ var errToken = errors.New("it asks for a token")
 
 // askHealth asks a worker's HTTP API for the status of its health. That another answers in its place,
 // or nobody, or that it asks for another token is an error.
-func askHealth(ctx context.Context, address string, w queue.Presence, token string) (status int, err error) {
+func askHealth(ctx context.Context, address string, w admin.Presence, token string) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/health", nil)
@@ -247,19 +248,14 @@ func askHealth(ctx context.Context, address string, w queue.Presence, token stri
 // tryModel sends a small job through a model, end to end.
 func (c *doctorCmd) tryModel(ctx context.Context, e *examination, model string, prefilled bool) {
 	s := e.session
-	who, err := s.userName()
-	if err != nil {
-		e.add(levelFailed, "job for "+model, err.Error(), "")
-		return
-	}
 	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	greedy, tokens := 0.0, 8
-	r, err := Generate(wait, s.client, &jobs.Job{
-		V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
+	r, err := s.client.Run(wait, &jobs.Job{
+		Model:  model,
 		Prompt: "Say hello.", Options: jobs.Options{Temperature: &greedy, NumPredict: &tokens}, Plan: s.plan(""),
-		SubmittedAt: time.Now().UTC(), Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
-	}, nil)
+		Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
+	})
 	switch {
 	case err != nil:
 		e.add(levelFailed, "job for "+model, err.Error(), "see the logs of the model's workers")

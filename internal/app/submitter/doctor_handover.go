@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/engine"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -24,7 +24,7 @@ type trial struct {
 // acceptance measures the hand-over of KV states between the machines that serve a model, with prompts
 // that nobody has computed before, and says which plan pays. Each prompt first runs whole on the decode
 // machine, then through prefill and hand-over; and another one as long is handed over and also computed by the decode machine, which compares.
-func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string, workers []queue.Presence) {
+func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string, workers []admin.Presence) {
 	model, err := jobs.CanonicalModel(model)
 	if err != nil {
 		e.add(levelFailed, "hand-over", err.Error(), "")
@@ -59,7 +59,7 @@ func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string
 
 // predictions prints how far apart the predictions of each pair of machines were that serve a model, after the prompts of the check. What is too far
 // is said elsewhere.
-func (e *examination) predictions(model string, o *queue.Overview) {
+func (e *examination) predictions(model string, o *admin.Overview) {
 	table := [][]string{{"predictions", "apart", "far"}}
 	row := func(name string, median float64, far ...int) {
 		table = append(table, []string{name, fmt.Sprintf("%.4f", median), strings.Trim(fmt.Sprint(far), "[]")})
@@ -99,7 +99,7 @@ func (e *examination) print(table [][]string, flags uint) {
 const answerTokens = 16
 
 // contextOf is the smallest context of the workers that serve a model, 0 if none says.
-func contextOf(workers []queue.Presence, model string) int {
+func contextOf(workers []admin.Presence, model string) int {
 	smallest := 0
 	for _, w := range workers {
 		if w.Model == model && w.ContextTokens > 0 && (smallest == 0 || w.ContextTokens < smallest) {
@@ -111,20 +111,16 @@ func contextOf(workers []queue.Presence, model string) int {
 
 // try runs the two jobs of one prompt.
 func (c *doctorCmd) try(ctx context.Context, e *examination, model string, bytes int) (t trial, err error) {
-	who, err := e.session.userName()
-	if err != nil {
-		return t, err
-	}
 	prompt := unheard(bytes)
 	t.bytes = len(prompt)
 	run := func(plan jobs.Plan, prompt string, sample bool) (*jobs.Result, error) {
 		wait, cancel := e.session.waitLimit(ctx, c.Timeout)
 		defer cancel()
-		r, err := Generate(wait, e.session.client, &jobs.Job{
-			V: jobs.Version, ID: jobs.NewID(), User: who, Batch: jobs.SingleBatch, Class: jobs.Interactive, Model: model,
+		r, err := e.session.client.Run(wait, &jobs.Job{
+			Model:  model,
 			Prompt: prompt, Options: jobs.Options{Temperature: new(0.0), NumPredict: new(answerTokens)}, Plan: plan, Sample: sample,
-			SubmittedAt: time.Now().UTC(), Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
-		}, nil)
+			Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
+		})
 		if err == nil && r.Status != jobs.Succeeded {
 			err = fmt.Errorf("%s", problem(r))
 		}

@@ -4,10 +4,10 @@ import (
 	"math"
 	"slices"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
 	"tandem/internal/schedule"
 	"tandem/jobs"
 )
@@ -77,7 +77,7 @@ func publishedPeer(role jobs.Stage) engine.Peer {
 }
 
 // lookAt finds the workers of a model, and what waits before a job of the class; without an overview the published machines.
-func lookAt(o *queue.Overview, model string, class jobs.Class) *lookout {
+func lookAt(o *admin.Overview, model string, class jobs.Class) *lookout {
 	l := &lookout{model: model, asked: o != nil}
 	if o == nil {
 		l.workers = []engine.Peer{publishedPeer(protocol.RolePrefill), publishedPeer(protocol.RoleDecode)}
@@ -211,7 +211,7 @@ func askedPlan(list []*jobs.Job) jobs.Plan {
 }
 
 // estimateBatch estimates a batch that nobody has submitted; without an overview by published figures.
-func estimateBatch(o *queue.Overview, list []*jobs.Job) *estimate {
+func estimateBatch(o *admin.Overview, list []*jobs.Job) *estimate {
 	e := new(estimate)
 	order := publishingOrder(list)
 	for _, model := range models(list) {

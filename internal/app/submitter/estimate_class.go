@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/engine"
 	"tandem/internal/grader"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -53,7 +53,7 @@ func (r *requests) sizes(l *lookout) []engine.Size {
 }
 
 // estimateClass estimates what a dry run of a grading would send; without an overview by published figures.
-func estimateClass(o *queue.Overview, p *grader.Plan, class jobs.Class, plan jobs.Plan) *estimate {
+func estimateClass(o *admin.Overview, p *grader.Plan, class jobs.Class, plan jobs.Plan) *estimate {
 	e := new(estimate)
 	for _, r := range requestsOf(p) {
 		l := lookAt(o, r.model, class)
@@ -88,7 +88,7 @@ func (f *classForesight) event(e grader.Event) {
 
 // until foresees when the rest will be answered; ok is false if that cannot be told. The last requests are those that are left, about, and those that
 // ask again are like them.
-func (f *classForesight) until(o *queue.Overview) (left time.Duration, ok bool) {
+func (f *classForesight) until(o *admin.Overview) (left time.Duration, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.requests {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -103,14 +103,14 @@ func (c *explainCmd) check() error {
 type scene struct {
 	*explainCmd
 	Model           string
-	prefill, decode *queue.Presence
+	prefill, decode *admin.Presence
 
 	prefillSlots, decodeSlots int // of all live workers
 	prefilling, decoding      int // jobs that wait or run
 }
 
 // look finds the workers and the queues. It fails if there are others, but the model is unknown.
-func (p *scene) look(o *queue.Overview) error {
+func (p *scene) look(o *admin.Overview) error {
 	known := make([]string, len(o.Models))
 	for i, m := range o.Models {
 		known[i] = m.Model
@@ -142,7 +142,7 @@ func (p *scene) look(o *queue.Overview) error {
 }
 
 // rates are what a worker has measured.
-func rates(w *queue.Presence) protocol.Rates {
+func rates(w *admin.Presence) protocol.Rates {
 	if w == nil {
 		return protocol.Rates{}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tandem/client/admin"
 	"tandem/internal/engine"
-	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 )
 
@@ -107,7 +107,7 @@ func (p *scene) print(s *session) error {
 }
 
 // machineName names the machine of a worker, or that of which figures were published.
-func machineName(w *queue.Presence, published string) string {
+func machineName(w *admin.Presence, published string) string {
 	if w == nil {
 		return "none lives; the published figures are of a " + published
 	}

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/engine"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -43,7 +43,7 @@ func (f *foresight) done(id string) {
 }
 
 // until foresees when the rest will be done; ok is false if that cannot be told.
-func (f *foresight) until(o *queue.Overview) (left time.Duration, ok bool) {
+func (f *foresight) until(o *admin.Overview) (left time.Duration, ok bool) {
 	for _, model := range f.models {
 		l := lookAt(o, model, f.class)
 		rest, ok := l.until(l.sizes(f.texts(model)), f.plans[model])

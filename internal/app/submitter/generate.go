@@ -2,40 +2,13 @@ package submitter
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/ollama"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
-
-// Generate submits a job and waits for its result, with all that was measured. Each piece of the text
-// goes to emit as it comes, if the job has Stream set; emit may be nil. It is called by one goroutine at a time.
-//
-// Errors are those of [queue.Client.Submit] and [queue.Client.Await]: when ctx ends the job lives on.
-func Generate(ctx context.Context, c *queue.Client, j *jobs.Job, emit func(*jobs.Chunk)) (*jobs.Result, error) {
-	if j.Stream && emit != nil {
-		tokens, err := c.Tokens(ctx, j.Batch, j.ID) // before the job is there, so that no piece is missed
-		if err != nil {
-			return nil, err
-		}
-		var reading sync.WaitGroup
-		reading.Go(func() {
-			for chunk := range tokens.Chunks(ctx) {
-				emit(chunk)
-			}
-		})
-		defer reading.Wait()
-		defer tokens.Close()
-	}
-	if err := c.Submit(ctx, j, queue.SubmitOptions{}); err != nil {
-		return nil, err
-	}
-	return c.Await(ctx, j.ID)
-}
 
 // GenerateDirect has an Ollama do a job all by itself. It is for when there is no pipeline, and the
 // result says so.

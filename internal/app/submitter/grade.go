@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/grader"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -125,7 +125,7 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 	_, inTurns := models.(*alone)
 	progress := newGradeProgress(s, inTurns)
 	stop, event := func() {}, progress.event
-	if s.conn != nil {
+	if s.client != nil {
 		planned, err := g.Plan()
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 			progress.event(e)
 		}
 		s.sayFull(progress.say)
-		stop = watch(wait, s, func(o *queue.Overview) {
+		stop = watch(wait, s, func(o *admin.Overview) {
 			progress.foresee(foresees.until(o))
 			progress.stage(stages(o, a.Models()))
 		})

@@ -7,10 +7,11 @@ import (
 	"os"
 	"strings"
 
+	"tandem/client"
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/grader"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
 )
@@ -45,7 +46,7 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 			s.say("warning: no live decode worker serves %s; its jobs wait until one is started", m)
 		}
 	}
-	return pipeline{s.client}, nil
+	return pipeline{s.client.Client}, nil
 }
 
 // lookAround is for a dry run: the pipeline is asked for its contexts and rates if it is there, and nothing is started for it.
@@ -71,7 +72,7 @@ func (c *gradeCmd) lookAround(ctx context.Context, s *session, a *grader.Assignm
 }
 
 // describe notes what the workers say of the models: the smallest context, and the digest if all have the same.
-func describe(o *grader.Options, workers []queue.Presence, models []string) {
+func describe(o *grader.Options, workers []admin.Presence, models []string) {
 	for _, model := range models {
 		var m grader.Model
 		first := true
@@ -93,7 +94,7 @@ func describe(o *grader.Options, workers []queue.Presence, models []string) {
 	}
 }
 
-func decodes(workers []queue.Presence, model string) bool {
+func decodes(workers []admin.Presence, model string) bool {
 	for _, w := range workers {
 		if w.Live() && w.Role == protocol.RoleDecode && w.Model == model {
 			return true
@@ -103,11 +104,11 @@ func decodes(workers []queue.Presence, model string) bool {
 }
 
 // pipeline answers through the queue.
-type pipeline struct{ client *queue.Client }
+type pipeline struct{ client *client.Client }
 
 // Submit puts a job into the intake, waiting while that is full.
 func (p pipeline) Submit(ctx context.Context, j *jobs.Job, earlier bool) error {
-	return p.client.SubmitOne(ctx, j, earlier)
+	return p.client.SubmitWaiting(ctx, j, earlier)
 }
 
 // Await yields the results as they come.

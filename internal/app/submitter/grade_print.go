@@ -8,9 +8,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
-	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 )
 
@@ -87,8 +87,8 @@ func (c *gradeCmd) printPlan(ctx context.Context, s *session, g *grader.Grading)
 	}
 	p := plan{Plan: planned}
 	if c.Direct == "" {
-		var o *queue.Overview
-		if s.conn != nil {
+		var o *admin.Overview
+		if s.client != nil {
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
 			if o, err = s.client.Inspect(ctx); err != nil {

@@ -3,8 +3,8 @@ package submitter
 import (
 	"context"
 
+	"tandem/client"
 	"tandem/internal/app"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -45,7 +45,7 @@ func (c *cancelCmd) Run(ctx context.Context, s *session) error {
 		case err != nil:
 			return err
 		case s.JSON && kept:
-			return s.print([]queue.Cancelled{{Was: queue.PriorKept}})
+			return s.print([]client.Cancellation{{Was: client.PriorKept}})
 		case s.JSON:
 			return s.print(list)
 		case kept:
@@ -63,7 +63,7 @@ func (c *cancelCmd) Run(ctx context.Context, s *session) error {
 		if s.JSON {
 			return s.print(was)
 		}
-		if was.Was == queue.PriorKept {
+		if was.Was == client.PriorKept {
 			s.say("no worker is alive; the first one that comes cancels %s", was.JobID)
 		} else {
 			s.say("%s was %s, is %s", was.JobID, was.Was, was.Status)

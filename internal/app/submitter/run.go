@@ -3,15 +3,16 @@ package submitter
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/batchstats"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
 	"tandem/jobs"
 )
 
@@ -40,17 +41,17 @@ func (r *run) had(result *jobs.Result) {
 	r.ended(result)
 }
 
-// await takes the results of the jobs as they come, until it has all.
-func (r *run) await(ctx context.Context, ids []string) error {
+// await takes the results as they come, until it has all.
+func (r *run) await(ctx context.Context, results iter.Seq2[*jobs.Result, error]) error {
 	defer r.progress.stop()
-	stop := watch(ctx, r.session, func(o *queue.Overview) {
+	stop := watch(ctx, r.session, func(o *admin.Overview) {
 		if r.foresees != nil {
 			r.progress.foresee(r.foresees.until(o))
 		}
 		r.progress.stage(stages(o, r.models))
 	})
 	defer stop()
-	for result, err := range r.session.client.AwaitBatch(ctx, r.batch, ids) {
+	for result, err := range results {
 		if err != nil {
 			return err
 		}
@@ -90,11 +91,11 @@ const watchEvery = 2 * time.Second
 
 // watchStages tells where the jobs of the models are, now and then, until stop is called.
 func watchStages(ctx context.Context, s *session, models []string, tell func(where string)) (stop func()) {
-	return watch(ctx, s, func(o *queue.Overview) { tell(stages(o, models)) })
+	return watch(ctx, s, func(o *admin.Overview) { tell(stages(o, models)) })
 }
 
 // watch looks at the queue now and then, until stop is called.
-func watch(ctx context.Context, s *session, tell func(*queue.Overview)) (stop func()) {
+func watch(ctx context.Context, s *session, tell func(*admin.Overview)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -118,8 +119,8 @@ func watch(ctx context.Context, s *session, tell func(*queue.Overview)) (stop fu
 }
 
 // stages sums up where the jobs of the models are, and says what they wait for in vain.
-func stages(o *queue.Overview, models []string) string {
-	var prefill, decode queue.Depth
+func stages(o *admin.Overview, models []string) string {
+	var prefill, decode admin.Depth
 	var missing []string
 	for _, m := range o.Models {
 		if !slices.Contains(models, m.Model) {
@@ -136,7 +137,7 @@ func stages(o *queue.Overview, models []string) string {
 	return strings.Join(append(missing, depth("prefill", prefill), depth("decode", decode)), " · ")
 }
 
-func depth(stage string, d queue.Depth) string {
+func depth(stage string, d admin.Depth) string {
 	return fmt.Sprintf("%s %d running, %d waiting", stage, d.InFlight, d.Waiting)
 }
 

@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os/user"
 	"strings"
 	"sync"
 
 	"github.com/alecthomas/kong"
 
-	"tandem/internal/access"
+	"tandem/client"
+	"tandem/client/admin"
 	"tandem/internal/app"
-	"tandem/internal/queue"
+	"tandem/internal/natscontext"
 	"tandem/internal/sanitize"
 	"tandem/internal/telemetry"
 	"tandem/jobs"
@@ -28,11 +28,10 @@ type session struct {
 	in       io.Reader
 	out, err io.Writer
 	parser   *kong.Kong
-	replicas int // of streams that this call creates
 
 	local  *app.Local
-	conn   *queue.Conn
-	client *queue.Client
+	client *admin.Client
+	full   func(err error) // told of jobs that wait because the queue is full; nil if nobody is to be
 }
 
 // connect connects to the queue or, with --local, starts the whole system first; models are those
@@ -42,23 +41,31 @@ func (s *session) connect(ctx context.Context, models ...string) error {
 	if err != nil {
 		return err
 	}
-	who, err := s.userName()
-	if err != nil {
-		return err
-	}
-	cfg := queue.Config{
-		URL: s.NATS, Creds: s.Creds, NKey: s.NKey, TLSCA: s.TLSCA, Context: s.NATSContext, Replicas: s.replicas, Name: "tandem-" + name, Inbox: jobs.EncodeToken(who), Log: log,
+	o := client.Options{
+		URL: s.NATS, Creds: s.Creds, NKey: s.NKey, CA: s.TLSCA, User: s.User, Name: "tandem-" + name, Order: publishingOrder, Log: log,
+		OnFull: func(err error) {
+			if s.full != nil {
+				s.full(err)
+			}
+		},
 	}
 	if s.Local {
 		if s.local, err = s.startLocal(ctx, app.LocalOptions{Models: models, Log: log}); err != nil {
 			return err
 		}
-		cfg.URL, cfg.Context = s.local.URL(), ""
+		o.URL = s.local.URL()
+	} else if s.NATSContext != "" {
+		o.Context = s.NATSContext
+		o.URL, o.NATS, err = natscontext.Load(s.NATSContext, map[string]string{"nats": s.NATS, "creds": s.Creds, "nkey": s.NKey, "tls-ca": s.TLSCA})
+		if err != nil {
+			return err
+		}
 	}
-	if s.conn, err = queue.Connect(ctx, cfg); err != nil {
+	c, err := client.Dial(ctx, o)
+	if err != nil {
 		return err
 	}
-	s.client = queue.NewClient(s.conn, who)
+	s.client = admin.New(c)
 	return nil
 }
 
@@ -87,8 +94,8 @@ func (s *session) classPlan(wanted jobs.Plan) jobs.Plan {
 }
 
 func (s *session) close() {
-	if s.conn != nil {
-		s.conn.Close()
+	if s.client != nil {
+		s.client.Close()
 	}
 	if s.local != nil {
 		if err := s.local.Stop(); err != nil {
@@ -98,19 +105,7 @@ func (s *session) close() {
 }
 
 // userName is --user, or the user whom the key file names, or the login name.
-func (s *session) userName() (string, error) {
-	if s.User != "" {
-		return s.User, nil
-	}
-	if who := access.CredentialUser(s.NKey); who != "" {
-		return who, nil
-	}
-	u, err := user.Current()
-	if err != nil || u.Username == "" {
-		return "", jobs.Errorf(jobs.CodeInvalid, "user: the login name cannot be told; give --user or set TANDEM_USER")
-	}
-	return u.Username, nil
-}
+func (s *session) userName() (string, error) { return client.UserName(s.User, s.NKey) }
 
 // say prints a line for the person at the terminal.
 func (s *session) say(format string, args ...any) {
@@ -122,7 +117,7 @@ func (s *session) say(format string, args ...any) {
 // sayFull has tell say, once, that jobs wait to be submitted because the queue is full, and for how long.
 func (s *session) sayFull(tell func(line string)) {
 	var once sync.Once
-	s.client.OnFull = func(err error) {
+	s.full = func(err error) {
 		once.Do(func() { tell("waiting to submit the rest: " + sanitize.Text(err.Error())) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
@@ -38,7 +39,7 @@ func (statusCmd) Run(ctx context.Context, s *session) error {
 		err = s.print(struct {
 			Degraded bool    `json:"degraded"`
 			Faults   []fault `json:"faults"`
-			*queue.Overview
+			*admin.Overview
 		}{len(faults) > 0, faults, o})
 	} else {
 		err = writeOverview(s.out, o, faults)
@@ -69,7 +70,7 @@ func nearlyFull(stream string) string {
 }
 
 // faultsOf lists what is wrong. Dead letters are jobs' ends, not faults of the installation.
-func faultsOf(o *queue.Overview) []fault {
+func faultsOf(o *admin.Overview) []fault {
 	faults := []fault{}
 	add := func(what, remedy string) { faults = append(faults, fault{what, remedy}) }
 	for _, st := range o.Streams {
@@ -97,7 +98,7 @@ func faultsOf(o *queue.Overview) []fault {
 		}
 	}
 	for _, w := range o.Workers {
-		if w.State == queue.StateDown {
+		if w.State == admin.StateDown {
 			add(fmt.Sprintf("the engine of %s worker %s on %s is down: %s", w.Role, w.Worker, w.Machine, oneLine(w.Problem)), "start the engine on "+w.Machine)
 		}
 		for _, from := range w.StoppedPairs {
@@ -114,8 +115,8 @@ func faultsOf(o *queue.Overview) []fault {
 }
 
 // pairs yields each live prefill worker with each live decode worker of its model.
-func pairs(o *queue.Overview) iter.Seq2[queue.Presence, queue.Presence] {
-	return func(yield func(p, d queue.Presence) bool) {
+func pairs(o *admin.Overview) iter.Seq2[admin.Presence, admin.Presence] {
+	return func(yield func(p, d admin.Presence) bool) {
 		for _, p := range o.Workers {
 			for _, d := range o.Workers {
 				if p.Role == protocol.RolePrefill && d.Role == protocol.RoleDecode && p.Model == d.Model && p.Live() && d.Live() && !yield(p, d) {
@@ -127,12 +128,12 @@ func pairs(o *queue.Overview) iter.Seq2[queue.Presence, queue.Presence] {
 }
 
 // serves reports whether a live worker of the role serves the model.
-func serves(o *queue.Overview, role jobs.Stage, model string) bool {
-	return slices.ContainsFunc(o.Workers, func(p queue.Presence) bool { return p.Live() && p.Role == role && p.Model == model })
+func serves(o *admin.Overview, role jobs.Stage, model string) bool {
+	return slices.ContainsFunc(o.Workers, func(p admin.Presence) bool { return p.Live() && p.Role == role && p.Model == model })
 }
 
 // digestsOf lists the different files that workers have under a model's name.
-func digestsOf(o *queue.Overview, model string) []string {
+func digestsOf(o *admin.Overview, model string) []string {
 	var digests []string
 	for _, w := range o.Workers {
 		if w.Model == model && w.ModelDigest != "" {
@@ -144,7 +145,7 @@ func digestsOf(o *queue.Overview, model string) []string {
 }
 
 // writeOverview prints the tables for a person.
-func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
+func writeOverview(out io.Writer, o *admin.Overview, faults []fault) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "NATS %s at %s, sync %s\n", cell(o.Server.Version), cell(o.Server.URL), cell(o.Server.Sync))
 	if len(o.Workers) > 0 {
@@ -196,7 +197,7 @@ func writeOverview(out io.Writer, o *queue.Overview, faults []fault) error {
 }
 
 // apart is how far apart the predictions of two engines are after the prompts of the check, as far as both were checked.
-func apart(p, d queue.Presence) string {
+func apart(p, d admin.Presence) string {
 	if p.Check != nil && d.Check != nil {
 		if median, far, ok := engine.Between(p.Check, d.Check); ok {
 			return fmt.Sprintf("%.4f, %d of %d far", median, far, len(p.Check.Predictions))
@@ -206,7 +207,7 @@ func apart(p, d queue.Presence) string {
 }
 
 // taken says whether a decode worker takes the KV states of a prefill worker.
-func taken(p, d queue.Presence) string {
+func taken(p, d admin.Presence) string {
 	peer := app.DecodePeer(d, app.WriterOf(p))
 	switch {
 	case peer.Failure != "":

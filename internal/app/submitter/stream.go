@@ -5,53 +5,45 @@ import (
 	"io"
 	"strings"
 
-	"tandem/jobs"
+	"tandem/client"
 )
 
 // stream prints a job's text while it is generated: as it is, or, with --json, each piece as a line of JSON.
 type stream struct {
 	session  *session
-	attempt  int             // of the job's stage that writes
-	shown    strings.Builder // its text so far
+	shown    strings.Builder // the text so far
 	thinking bool            // the user knows
-	err      error           // the first of stdout
+	err      error           // of stdout
 }
 
-// chunk prints one piece.
-func (o *stream) chunk(c *jobs.Chunk) {
+// piece prints one piece.
+func (o *stream) piece(p client.Piece) {
 	if o.session.JSON {
-		o.keep(o.session.print(c))
+		if p.Chunk != nil {
+			o.note(o.session.print(p.Chunk))
+		}
+		if p.Result != nil {
+			o.note(o.session.print(p.Result))
+		}
 		return
 	}
-	if c.Attempt > o.attempt && o.shown.Len() > 0 {
+	if p.Restart {
 		o.breakLine()
-		o.session.say("the job is run again, its text begins anew:")
+		why := "the job is run again, its text begins anew:"
+		if p.Result != nil {
+			why = "pieces were lost on the way; the whole text:"
+		}
+		o.session.say("%s", why)
 		o.shown.Reset()
 	}
-	o.attempt = c.Attempt
-	if c.Thinking != "" && !o.thinking {
+	if p.Thinking != "" && !o.thinking && p.Result == nil {
 		o.thinking = true
 		o.session.say("thinking …")
 	}
-	o.write(c.Text)
-}
-
-// finish prints what the pieces lacked: they may be lost, the result is not.
-func (o *stream) finish(r *jobs.Result) error {
-	switch rest, whole := strings.CutPrefix(r.Text, o.shown.String()); {
-	case o.session.JSON:
-		o.keep(o.session.print(r))
-	case r.Status != jobs.Succeeded:
-	case whole:
-		o.write(rest)
-	default:
+	o.write(p.Text)
+	if p.Result != nil {
 		o.breakLine()
-		o.session.say("pieces were lost on the way; the whole text:")
-		o.shown.Reset()
-		o.write(r.Text)
 	}
-	o.breakLine()
-	return o.err
 }
 
 // breakLine ends a line that is not ended.
@@ -64,7 +56,7 @@ func (o *stream) breakLine() {
 func (o *stream) write(text string) {
 	o.shown.WriteString(text)
 	_, err := io.WriteString(textWriter(o.session.out), text)
-	o.keep(err)
+	o.note(err)
 }
 
-func (o *stream) keep(err error) { o.err = errors.Join(o.err, err) }
+func (o *stream) note(err error) { o.err = errors.Join(o.err, err) }

@@ -14,7 +14,6 @@ import (
 
 	"tandem/internal/app"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
 )
@@ -61,7 +60,7 @@ func (c *submitCmd) Run(ctx context.Context, s *session) error {
 	}
 	j.Plan = s.plan(c.Plan)
 	if c.Detach {
-		if err := s.client.Submit(ctx, j, queue.SubmitOptions{}); err != nil {
+		if err := s.client.Submit(ctx, j); err != nil {
 			return err
 		}
 		if s.JSON {
@@ -89,15 +88,19 @@ func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *j
 		progress := newProgress(s.err, s.Quiet, 1)
 		defer progress.stop()
 		defer watchStages(ctx, s, []string{j.Model}, progress.stage)()
-		r, err = Generate(ctx, s.client, j, nil)
+		r, err = s.client.Run(ctx, j)
 		return r, false, err
 	}
 	out := &stream{session: s}
-	if r, err = Generate(ctx, s.client, j, out.chunk); err != nil {
-		out.breakLine()
-		return nil, false, err
+	for p, err := range s.client.Stream(ctx, j) {
+		if err != nil {
+			out.breakLine()
+			return nil, false, err
+		}
+		r = p.Result
+		out.piece(p)
 	}
-	return r, true, out.finish(r)
+	return r, true, out.err
 }
 
 // direct asks an Ollama without any queue, because the queue cannot be reached.

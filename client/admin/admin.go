@@ -1,0 +1,80 @@
+// Package admin is what an operator may do with the queue, beside what package tandem/client does for everybody: see what waits and who works, read and replay
+// dead letters, remove a batch, and make the streams. With a grader's key everything is about the user's own jobs, and streams cannot be made.
+package admin
+
+import (
+	"context"
+	"iter"
+
+	"tandem/client"
+	"tandem/internal/queue"
+)
+
+// What the calls return. Their fields are JSON of the commands that print them: docs/OPERATIONS.md.
+type (
+	Overview     = queue.Overview     // the streams, models and workers
+	Depth        = queue.Depth        // jobs of a consumer: waiting, and at work
+	StreamStatus = queue.StreamStatus // a stream: what it holds and may hold
+	ModelStatus  = queue.ModelStatus  // what waits for a model
+	ClassStatus  = queue.ClassStatus  // of a class of jobs
+	Presence     = queue.Presence     // what a worker says of itself
+	Letter       = queue.Letter       // a job that could not be done, and why
+	LetterFilter = queue.LetterFilter // which letters to list
+	Purged       = queue.Purged       // what was removed of a batch
+	Change       = queue.Change       // a stream or consumer that was made or changed
+)
+
+// The states of a worker.
+const (
+	StateReady    = queue.StateReady
+	StateDown     = queue.StateDown
+	StateDraining = queue.StateDraining
+)
+
+// Client is a client with an operator's verbs. It may be used by several goroutines.
+type Client struct {
+	*client.Client
+	q *queue.Client
+}
+
+// New returns the operator's verbs over the connection of c.
+func New(c *client.Client) *Client { return &Client{c, c.Queue()} }
+
+// Inspect reads the state of the queue. A stream that is missing is no error.
+func (c *Client) Inspect(ctx context.Context) (*Overview, error) { return c.q.Inspect(ctx) }
+
+// Workers lists who is present, in the order of role, model and worker.
+func (c *Client) Workers(ctx context.Context) ([]Presence, error) { return c.q.Workers(ctx) }
+
+// DeadLetter returns the dead letter of a job.
+func (c *Client) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
+	return c.q.DeadLetter(ctx, jobID)
+}
+
+// DeadLetters lists the dead letters that match, oldest first, without their jobs and other texts. An error ends the list.
+func (c *Client) DeadLetters(ctx context.Context, filter LetterFilter) iter.Seq2[*Letter, error] {
+	return c.q.DeadLetters(ctx, filter)
+}
+
+// Replay submits the job of a dead letter again, as a new job that names the old one in replay_of and has no deadline; whoever awaits the old one gets the
+// result of the new one. The dead letter stays. Replaying twice is one replay: again says that it was there already.
+func (c *Client) Replay(ctx context.Context, jobID string) (newID string, again bool, err error) {
+	return c.q.Replay(ctx, jobID)
+}
+
+// DropDeadLetter removes the dead letter of a job for good.
+func (c *Client) DropDeadLetter(ctx context.Context, jobID string) error {
+	return c.q.DropDeadLetter(ctx, jobID)
+}
+
+// PurgeBatch removes all that the server holds of a batch: jobs that wait or run are cancelled, then results and dead letters are removed.
+func (c *Client) PurgeBatch(ctx context.Context, batch string) (Purged, error) {
+	return c.q.PurgeBatch(ctx, batch)
+}
+
+// Init creates the streams, the buckets and the consumers of the models given and of those known that are missing, each stream on so many servers of a cluster
+// (1, 3 or 5), and changes what is not as it should be. It removes no message: what the server cannot change in place it leaves as it is. With dryRun it does
+// nothing. It returns what it did, or would do, and what it left.
+func (c *Client) Init(ctx context.Context, models []string, replicas int, dryRun bool) ([]Change, error) {
+	return c.q.Init(ctx, models, replicas, dryRun)
+}
