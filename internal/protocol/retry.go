@@ -8,6 +8,22 @@ import (
 	"tandem/jobs"
 )
 
+// policies are how often each stage is tried, by counted attempts, and where a job goes that has used them up; to the dead letters if that is empty.
+var policies = map[jobs.Stage]struct {
+	attempts int
+	then     jobs.Stage
+}{
+	jobs.StagePrefill:  {2, jobs.StageFallback},
+	jobs.StageDecode:   {3, ""},
+	jobs.StageFallback: {3, ""},
+}
+
+// MaxAttempts is how often a stage may be tried, by counted attempts, before the job leaves it.
+func MaxAttempts(s jobs.Stage) int { return policies[s].attempts }
+
+// Exhausted is the stage to which a job goes that has used up its attempts at one; empty if it becomes a dead letter.
+func Exhausted(s jobs.Stage) jobs.Stage { return policies[s].then }
+
 // ErrorClass says what becomes of a job whose stage failed.
 type ErrorClass int
 

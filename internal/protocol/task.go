@@ -13,15 +13,6 @@ const (
 	RoleDecode  = jobs.StageDecode // also serves fallback
 )
 
-// MaxAttempts is how often a stage may be tried, by counted attempts, before the job leaves it: prefill
-// goes to fallback, the others to the dead-letter stream.
-func MaxAttempts(s jobs.Stage) int {
-	if s == jobs.StagePrefill {
-		return 2
-	}
-	return 3
-}
-
 // Task is one delivery of one job to one stage, as the queue hands it to the pipeline.
 type Task struct {
 	Stage    jobs.Stage     // prefill, decode or fallback

@@ -62,7 +62,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 		return nil
 	}
 	last := d.attempt >= protocol.MaxAttempts(d.address.Stage)
-	d.w.failed(err, !last || d.address.Stage == jobs.StagePrefill) // from where it goes to fallback
+	d.w.failed(err, !last || protocol.Exhausted(d.address.Stage) != "")
 	if last {
 		return d.exhausted(ctx, d.attempt, err.Error())
 	}
@@ -114,7 +114,8 @@ func (d *delivery) hop(ctx context.Context, h *jobs.Handover) error {
 // exhausted takes a job out of a stage that failed so often: from prefill to fallback, from there to
 // the dead letters.
 func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) error {
-	if d.address.Stage != jobs.StagePrefill {
+	next := protocol.Exhausted(d.address.Stage)
+	if next == "" {
 		return d.fail(ctx, attempts, jobs.Errorf(jobs.CodeAttempts, "%d attempts failed, the last one because: %s",
 			attempts, cmp.Or(reason, "the worker was lost while the job ran")))
 	}
@@ -126,7 +127,7 @@ func (d *delivery) exhausted(ctx context.Context, attempts int, reason string) e
 		why += ", at last because: " + reason
 	}
 	d.log.Warn("job goes to fallback", "reason", why)
-	err := d.hop(ctx, &jobs.Handover{V: jobs.Version, Stage: jobs.StageFallback, Job: *d.job, Reason: why, Attempts: attempts})
+	err := d.hop(ctx, &jobs.Handover{V: jobs.Version, Stage: next, Job: *d.job, Reason: why, Attempts: attempts})
 	if err != nil {
 		return err
 	}

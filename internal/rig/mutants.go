@@ -22,11 +22,11 @@ type Mutant struct {
 }
 
 const (
-	fileHop      = "internal/queue/hop.go"
+	fileHop      = "internal/queue/settle_publish.go"
 	fileSettle   = "internal/queue/settle.go"
-	fileDelivery = "internal/queue/delivery.go"
+	fileDelivery = "internal/queue/run_delivery.go"
 	fileTopology = "internal/queue/topology.go"
-	fileEnd      = "internal/queue/endjobs.go"
+	fileEnd      = "internal/queue/control_end.go"
 	fileTransfer = "internal/handover/transfer.go"
 	fileImport   = "internal/slots/import.go"
 	fileDecode   = "internal/pipeline/decode.go"

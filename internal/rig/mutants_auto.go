@@ -9,7 +9,7 @@ import (
 
 const (
 	fileErrors  = "internal/protocol/retry.go"
-	fileIntake  = "internal/queue/intake.go"
+	fileIntake  = "internal/queue/fetch_intake.go"
 	fileOutlook = "internal/pipeline/outlook.go"
 	fileBases   = "internal/handover/bases.go"
 )

@@ -9,8 +9,12 @@ import (
 )
 
 func TestStream(t *testing.T) {
-	text := func(s string) client.Piece { return client.Piece{Text: s, Chunk: &jobs.Chunk{V: jobs.Version, Text: s}} }
-	end := func(rest string) client.Piece { return client.Piece{Text: rest, Result: &jobs.Result{Status: jobs.Succeeded}} }
+	text := func(s string) client.Piece {
+		return client.Piece{Text: s, Chunk: &jobs.Chunk{V: jobs.Version, Text: s}}
+	}
+	end := func(rest string) client.Piece {
+		return client.Piece{Text: rest, Result: &jobs.Result{Status: jobs.Succeeded}}
+	}
 	for _, tt := range []struct {
 		name        string
 		pieces      []client.Piece

@@ -56,7 +56,7 @@ type WorkerConfig struct {
 	// with the job's deadline, a cancel, a stall or the worker's stop, and the cause says which.
 	Run   func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error)
 	Slots Slots
-	// Ahead is how many jobs of each class may be fetched for each slot while others run there; see ahead.go. With none, a job is
+	// Ahead is how many jobs of each class may be fetched for each slot while others run there; see fetch_ahead.go. With none, a job is
 	// fetched only when a slot is free for it.
 	Ahead int
 	// Prepare, if set, does what can be done of a task before it has a slot. It returns when that is done or ctx has ended, and does not

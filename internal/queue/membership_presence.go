@@ -123,7 +123,7 @@ func (c *Conn) presences(ctx context.Context, pattern string) ([]Presence, error
 	}
 	now, ttl := bucket.CachedInfo().TimeStamp, bucket.CachedInfo().Config.MaxAge
 	for seq := uint64(1); ; {
-		msg, err := bucket.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(presencePrefix+pattern)) // a direct get: see leader.go
+		msg, err := bucket.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(presencePrefix+pattern)) // a direct get: see topology_leader.go
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break
 		}
