@@ -12,6 +12,7 @@ func FuzzDecodeJob(f *testing.F)      { fuzzDecode[Job](f, "job.v1.json") }
 func FuzzDecodeHandover(f *testing.F) { fuzzDecode[Handover](f, "handover.v1.json") }
 func FuzzDecodeResult(f *testing.F)   { fuzzDecode[Result](f, "result.v1.json") }
 func FuzzDecodeChunk(f *testing.F)    { fuzzDecode[Chunk](f, "chunk.v1.json") }
+func FuzzDecodeEvent(f *testing.F)    { fuzzDecode[Event](f, "event.v1.json") }
 
 // What was decoded can be encoded, and from the second time on nothing changes any more.
 func fuzzDecode[T any, P interface {

@@ -30,6 +30,7 @@ type Handover struct {
 	Attempts   int       `json:"attempts,omitempty"`    // of the prefill stage
 	Decision   string    `json:"decision,omitempty"`    // why this plan
 	Warnings   []string  `json:"warnings,omitempty"`    // carried into the result
+	Timeline   []Moment  `json:"timeline,omitempty"`    // what happened so far, carried into the result
 
 	Extra Extra `json:"-"`
 }

@@ -165,6 +165,8 @@ type (
 	plainFingerprint    Fingerprint
 	plainHandoverReport HandoverReport
 	plainChunk          Chunk
+	plainEvent          Event
+	plainMoment         Moment
 )
 
 func (j *Job) extra() *Extra { return &j.Extra }
@@ -312,3 +314,19 @@ func (r *HandoverReport) UnmarshalJSON(data []byte) error { return unmarshalOpen
 func (r HandoverReport) MarshalJSON() ([]byte, error) {
 	return marshalOpen(plainHandoverReport(r), r.Extra)
 }
+
+func (e *Event) extra() *Extra { return &e.Extra }
+
+// UnmarshalJSON keeps unknown fields in Extra.
+func (e *Event) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, e) }
+
+// MarshalJSON writes the fields of Extra too.
+func (e Event) MarshalJSON() ([]byte, error) { return marshalOpen(plainEvent(e), e.Extra) }
+
+func (m *Moment) extra() *Extra { return &m.Extra }
+
+// UnmarshalJSON keeps unknown fields in Extra.
+func (m *Moment) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, m) }
+
+// MarshalJSON writes the fields of Extra too.
+func (m Moment) MarshalJSON() ([]byte, error) { return marshalOpen(plainMoment(m), m.Extra) }

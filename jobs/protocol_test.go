@@ -20,6 +20,7 @@ func TestProtocolExamples(t *testing.T) {
 		"handover": func(b []byte) error { _, err := Decode[Handover](b); return err },
 		"result":   func(b []byte) error { _, err := Decode[Result](b); return err },
 		"chunk":    func(b []byte) error { _, err := Decode[Chunk](b); return err },
+		"event":    func(b []byte) error { _, err := Decode[Event](b); return err },
 	}
 	seen := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?s)<!-- example: (\\w+) -->\n```json\n(.*?)```").FindAllSubmatch(page, -1) {
@@ -36,8 +37,8 @@ func TestProtocolExamples(t *testing.T) {
 			t.Errorf("there is no example of a %s", kind)
 		}
 	}
-	if all := regexp.MustCompile("```json\n").FindAll(page, -1); len(all) != 4 {
-		t.Errorf("%d JSON blocks, want the 4 marked examples: a block without a mark is not checked", len(all))
+	if all := regexp.MustCompile("```json\n").FindAll(page, -1); len(all) != 5 {
+		t.Errorf("%d JSON blocks, want the 5 marked examples: a block without a mark is not checked", len(all))
 	}
 }
 

@@ -18,6 +18,7 @@ func TestRecordsSurvive(t *testing.T) {
 	t.Run("handover", survives[Handover]("handover.v1.json"))
 	t.Run("result", survives[Result]("result.v1.json"))
 	t.Run("chunk", survives[Chunk]("chunk.v1.json"))
+	t.Run("event", survives[Event]("event.v1.json"))
 }
 
 func survives[T any, P interface {
@@ -66,7 +67,7 @@ func TestEveryObjectIsOpen(t *testing.T) {
 			}
 		}
 	}
-	for _, root := range []any{Job{}, Handover{}, Result{}, Chunk{}} {
+	for _, root := range []any{Job{}, Handover{}, Result{}, Chunk{}, Event{}} {
 		walk(reflect.TypeOf(root))
 	}
 }

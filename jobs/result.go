@@ -64,6 +64,7 @@ type Result struct {
 	Attempts     Attempts          `json:"attempts"`                // how often each stage was tried
 	Handover     *HandoverReport   `json:"handover,omitempty"`      // what became of a KV state that was meant to be handed over
 	Decision     string            `json:"decision,omitempty"`      // why this plan, and what it saved
+	Timeline     []Moment          `json:"timeline,omitempty"`      // what happened to the job and when, in order, on one clock
 	Provenance   Provenance        `json:"provenance"`              // what computed the text
 	ReplayOf     string            `json:"replay_of,omitempty"`     // as in the job
 	FinishedAt   time.Time         `json:"finished_at"`             // the finishing machine's clock

@@ -8,6 +8,7 @@ import (
 
 	"tandem/client"
 	"tandem/internal/queue"
+	"tandem/jobs"
 )
 
 // What the calls return. Their fields are JSON of the commands that print them: docs/OPERATIONS.md.
@@ -77,4 +78,9 @@ func (c *Client) PurgeBatch(ctx context.Context, batch string) (Purged, error) {
 // nothing. It returns what it did, or would do, and what it left.
 func (c *Client) Init(ctx context.Context, models []string, replicas int, dryRun bool) ([]Change, error) {
 	return c.q.Init(ctx, models, replicas, dryRun)
+}
+
+// AllEvents begins to listen for what happens to all jobs and workers, as [client.Client.Events] does for those of one user. It takes an operator's rights.
+func (c *Client) AllEvents(ctx context.Context) (iter.Seq[*jobs.Event], error) {
+	return c.q.AllEvents(ctx)
 }

@@ -40,7 +40,7 @@ func worker(nkey string, role jobs.Stage, model string) user {
 		"$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>", "$JS.API.DIRECT.GET.KV_handbacks.>", "$JS.API.STREAM.MSG.GET.KV_handbacks",
 		"$KV.workers." + string(role) + "." + key + ".*",
 		"jobs.fallback." + m + ".*.*.*", "jobs.decode.ended.*.*", "jobs.fallback.ended.*.*",
-		"results.*.*.*", "tokens.*.*.*", "dlq.*." + m + ".*.*",
+		"results.*.*.*", "tokens.*.*.*", "events.*.*.*", "events.workers.*", "dlq.*." + m + ".*.*",
 		"ctl.cancel.*.*", "ctl.worker." + string(role) + "." + key + ".*",
 	}
 	for _, stream := range []string{"INTAKE", "RELAY", "RESULTS", "DLQ"} {
@@ -75,8 +75,8 @@ func worker(nkey string, role jobs.Stage, model string) user {
 func grader(nkey, name string) user {
 	u := jobs.EncodeToken(name)
 	return user{nkey, permissions{
-		Publish:   subjects{[]string{"jobs.prefill.*.*." + u + ".*", "result." + u + ".*.*", "model.*", "control.*." + u, "kept." + u + ".*.*"}},
-		Subscribe: subjects{[]string{graderPrefix + u + graderSuffix, "tokens." + u + ".>", "_INBOX." + u + ".>"}},
+		Publish:   subjects{[]string{"jobs.prefill.*.*." + u + ".*", "result." + u + ".*.*", "model.*", "control.*." + u, "kept." + u + ".*.*", "events." + u + ".*.*"}},
+		Subscribe: subjects{[]string{graderPrefix + u + graderSuffix, "tokens." + u + ".>", "events." + u + ".*.*", "_INBOX." + u + ".>"}},
 	}}
 }
 
@@ -171,6 +171,7 @@ accounts {
       # What a grader may hear.
       { stream: "results.*.*.*", accounts: [GRADERS] }
       { stream: "tokens.*.*.*", accounts: [GRADERS] }
+      { stream: "events.*.*.*", accounts: [GRADERS] }
     ]
     users: [
       { nkey: %s } # the operator%s
@@ -183,6 +184,7 @@ accounts {
     imports: [%s
       { stream: { account: PIPELINE, subject: "results.*.*.*" } }
       { stream: { account: PIPELINE, subject: "tokens.*.*.*" } }
+      { stream: { account: PIPELINE, subject: "events.*.*.*" } }
     ]
     include ./graders.conf
   }

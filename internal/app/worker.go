@@ -133,7 +133,7 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.swept = w.sweep() // before this run's first state, where possible
 	stage := pipeline.Config{
-		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Slots: w.slots, Observe: w.metrics, Log: w.log,
+		Engine: w.engine, Server: w.flags.Machine + "/" + w.id, Rates: w.rates, Slots: w.slots, Log: w.log,
 		About: func() engine.Description { return w.monitor.Health().Description },
 		Role:  w.role, Workers: w.peers, NoStates: w.takesNone, Decoding: func() int { return w.queue.Decoding() },
 		Prefixes: w.prefixes, Changed: func() { w.queue.Broadcast() },

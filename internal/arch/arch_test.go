@@ -53,7 +53,7 @@ var arrows = []arrow{
 	{"internal/app", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 
 	{"client", []string{"jobs", "internal/queue", "internal/access"}, []string{nats + "nats.go"}, "what any program may import: the queue from a submitter's side, without server, engines and command line"},
-	{"client/admin", []string{"client", "internal/queue"}, nil, "an operator's side of the queue"},
+	{"client/admin", []string{"client", "jobs", "internal/queue"}, nil, "an operator's side of the queue"},
 	{"internal/natscontext", []string{"jobs"}, []string{nats + "nats.go", nats + "jsm.go/natscontext"}, "contexts of the nats CLI; apart, since its library brings the server along"},
 	{"internal/queue", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "the queue knows NATS and the contract, never an engine"},
 	{"internal/access", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},

@@ -58,6 +58,8 @@ type Request struct {
 
 	// Progress is called on every sign of life: a byte from the engine, a counter that moved.
 	Progress func()
+	// Restored, if set, is called once a KV state is used, before anything is generated, with how long the engine took to read it.
+	Restored func(took time.Duration)
 }
 
 // RequestOf returns the request of a job.

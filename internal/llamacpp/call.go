@@ -40,7 +40,7 @@ func (e *Engine) read(ctx context.Context, req engine.Request) (*call, error) {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "prompt is empty; give a prompt or messages")
 	}
 	c := &call{chat: chatOf(req), start: time.Now()}
-	c.prompt.Sample, c.prompt.Progress = req.Sample, req.Progress
+	c.prompt.Sample, c.prompt.Progress, c.prompt.Restored = req.Sample, req.Progress, req.Restored
 	if c.prompt.Progress == nil {
 		c.prompt.Progress = func() {}
 	}

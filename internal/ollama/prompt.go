@@ -58,7 +58,7 @@ func (e *Engine) prompt(ctx context.Context, req engine.Request) (*slots.Server,
 	if n, room := len(tokens), s.Identity().Context; n+1 > room {
 		return nil, none, &refusal{status: http.StatusBadRequest, kind: overflow, tokens: n, context: room}
 	}
-	p := slots.Prompt{Tokens: tokens, Sample: req.Sample, Progress: req.Progress}
+	p := slots.Prompt{Tokens: tokens, Sample: req.Sample, Progress: req.Progress, Restored: req.Restored}
 	if end := sharedEnd(text, req); end > 0 {
 		head, err := m.tokens(ctx, s, text[:end])
 		if err != nil {

@@ -20,6 +20,7 @@ func (s *Stage) decode(ctx context.Context, t *protocol.Task) (protocol.Outcome,
 	}
 	start := time.Now()
 	s.foresee(t, false, false, s.running.prompts())
+	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
 	c, err := s.engine.Decode(ctx, s.request(t, 0), from, s.emit(t))
 	if err != nil {
 		return protocol.Outcome{}, err
@@ -69,6 +70,7 @@ func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcom
 		}
 		s.foresee(t, false, false, turn)
 	}
+	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err != nil {
 		return protocol.Outcome{}, err

@@ -74,7 +74,6 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (protocol.Outcom
 		return protocol.Outcome{}, protocol.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
 	}
 	s.sizes.note(state.Bytes)
-	s.observe.StateSaved(f.Saved)
 	fixed := int64(0)
 	if m := s.about().KVTransfer; m != nil {
 		fixed = m.FixedBytes
@@ -94,7 +93,6 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (protocol.Outcom
 func (s *Stage) without(next *jobs.Handover, why *protocol.HandoverError) {
 	next.Failure, next.Reason = why.Failure, why.Error()
 	next.Decision += "; no KV state, because " + why.Error()
-	s.observe.HandoverEnded(why.Failure, 0, 0)
 	switch why.Failure {
 	case jobs.FailNoState:
 	case jobs.FailStopped, jobs.FailFingerprint, jobs.FailDiffer:

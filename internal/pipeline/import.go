@@ -47,7 +47,10 @@ func (s *Stage) decodeState(ctx context.Context, t *protocol.Task) (protocol.Out
 	decision := ""
 	switch {
 	case err == nil:
-		if failed = missed(h.State, c); failed == nil {
+		if failed = missed(h.State, c); failed != nil {
+			t.Event(notHandedOver(failed))
+		}
+		if failed == nil {
 			decision = used(h.State, m, c)
 		} else {
 			decision = "the KV state was handed over in vain: " + failed.Error()
@@ -55,17 +58,18 @@ func (s *Stage) decodeState(ctx context.Context, t *protocol.Task) (protocol.Out
 	case failed == nil || ctx.Err() != nil:
 		return protocol.Outcome{}, err
 	default:
+		t.Event(notHandedOver(failed))
 		decision = "re-prefilled on the decode machine, because " + failed.Error()
 		m.began = time.Now()
 		if c, err = s.reprefill(ctx, t, failed); err != nil {
 			if m.arrived { // the engine had the state, and now cannot compute: it may have ended because of it
 				s.suspects.add(t.Job.ID)
 			}
-			s.ended(t, m, failed, c)
+			s.ended(t, m, c)
 			return protocol.Outcome{}, err
 		}
 	}
-	s.ended(t, m, failed, c)
+	s.ended(t, m, c)
 	r := s.disaggregated(t, c, start)
 	r.Decision = strings.TrimPrefix(r.Decision+": "+decision, ": ")
 	if c.FirstToken > 0 {
@@ -117,6 +121,9 @@ func (s *Stage) continueFrom(ctx context.Context, t *protocol.Task, m *move) (en
 	}
 	file := f.file
 	m.arrived, m.file = true, file
+	t.Event(jobs.Event{
+		Type: jobs.EventFetched, Bytes: file.Bytes, MovedBytes: file.Moved, Seconds: m.transfer.Seconds(), Rebuilt: file.Rebuilt, RebuildLost: file.Failed,
+	})
 	defer s.remove(t.Job.ID, file.Path)
 	m.began = time.Now()
 	s.foresee(t, false, true, s.running.prompts())
@@ -126,6 +133,10 @@ func (s *Stage) continueFrom(ctx context.Context, t *protocol.Task, m *move) (en
 		pair = s.engines(h.Prefill.Server)
 	}
 	req.Sample = s.samples.due(pair) || t.Job.Sample
+	req.Restored = func(took time.Duration) {
+		t.Event(jobs.Event{Type: jobs.EventRestored, Bytes: file.Bytes, Seconds: took.Seconds()})
+		t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
+	}
 	c, err := s.engine.Decode(ctx, req, engine.Prefilled{
 		Kind: jobs.KindState, PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 		State: &engine.StateFile{
@@ -171,11 +182,17 @@ func (s *Stage) reprefill(ctx context.Context, t *protocol.Task, why *protocol.H
 	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "from", t.Handover.Prefill.Server,
 		"failure", why.Failure, "error", why)
 	s.foresee(t, false, false, s.running.prompts())
+	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err == nil {
 		s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)
 	}
 	return c, err
+}
+
+// notHandedOver tells that a KV state is not used.
+func notHandedOver(why *protocol.HandoverError) jobs.Event {
+	return jobs.Event{Type: jobs.EventHandoverFailed, Failure: why.Failure, Why: why.Error()}
 }
 
 // missed is the failure of a state that the engine took and did not use: what it generated is right all the same. Only
@@ -190,24 +207,16 @@ func missed(st *jobs.State, c engine.Completion) *protocol.HandoverError {
 		count(st.Tokens), count(c.CachedTokens), count(c.ComputedTokens))
 }
 
-// ended has the hand-over counted and measured.
-func (s *Stage) ended(t *protocol.Task, m move, failed *protocol.HandoverError, c engine.Completion) {
-	var restore time.Duration
+// ended has the hand-over measured.
+func (s *Stage) ended(t *protocol.Task, m move, c engine.Completion) {
 	if i := c.Imported; i != nil {
-		restore = i.Restored
 		s.rates.ObserveRestore(t.Handover.State.Bytes, i.Restored, i.Checked)
 	}
 	if m.arrived {
 		if f := m.file; !f.Rebuilt || 2*f.Waited > f.Duration { // else it is the digest that took the time, and says nothing of the link
 			s.rates.ObserveLink(machineOf(t.Handover.Prefill.Server), f.Moved, m.transfer)
 		}
-		s.observe.StateFetched(m.file.Bytes, m.file.Moved, m.file.Rebuilt, m.file.Failed)
 	}
-	outcome := jobs.Failure("")
-	if failed != nil {
-		outcome = failed.Failure
-	}
-	s.observe.HandoverEnded(outcome, m.transfer, restore)
 }
 
 // release tells the prefill machine that a state is not needed any more, if it is there and knows of one.

@@ -29,7 +29,6 @@ type Stage struct {
 	bare    bool
 	fetcher Fetcher
 	pairs   *Pairs
-	observe Observer
 	log     *slog.Logger
 	sizes   sizes
 	ahead   ahead
@@ -76,8 +75,6 @@ type Config struct {
 	// AheadBudget is how many bytes of KV states may be on a decode worker's disk for jobs that wait for a slot.
 	AheadBudget int64
 
-	Observe Observer // of hand-overs; may be nil
-
 	// What follows is for jobs with plan auto.
 	Role     jobs.Stage           // of this worker
 	Workers  func() []engine.Peer // the other live workers of the model
@@ -86,18 +83,6 @@ type Config struct {
 	Changed  func()               // is called when what this worker is at has changed
 	// Prefixes is told which shared prefixes come to be in the engine's cache. It may be nil.
 	Prefixes *engine.Prefixes
-}
-
-// Observer is told what becomes of KV states, for metrics.
-type Observer interface {
-	// StateSaved is told how long writing a state took.
-	StateSaved(d time.Duration)
-	// StateFetched is told of a state that arrived: its size, and what of it went over the network. It was rebuilt if rows of it were here
-	// already; if that failed, the whole was fetched.
-	StateFetched(bytes, moved int64, rebuilt, failed bool)
-	// HandoverEnded is told what a hand-over that was meant to be came to: used if there is no failure. What
-	// did not happen took no time.
-	HandoverEnded(f jobs.Failure, transfer, restore time.Duration)
 }
 
 // New returns the stages of a worker.
@@ -129,23 +114,14 @@ func New(c Config) *Stage {
 	if c.Prefixes == nil {
 		c.Prefixes = engine.NewPrefixes(1)
 	}
-	if c.Observe == nil {
-		c.Observe = unobserved{}
-	}
 	return &Stage{
 		engine: c.Engine, server: c.Server, about: c.About, rates: c.Rates, slots: c.Slots, holder: c.Holder, differs: c.Differs, engines: c.Engines, strict: c.Strict, samples: samples{every: sampleEvery}, bare: c.Bare,
-		fetcher: c.Fetcher, pairs: c.Pairs, observe: c.Observe, log: c.Log,
+		fetcher: c.Fetcher, pairs: c.Pairs, log: c.Log,
 		role: c.Role, worker: workerOf(c.Server), workers: c.Workers, takes: c.NoStates, decoding: c.Decoding, prefixes: c.Prefixes,
 		running: running{changed: c.Changed, tasks: map[*protocol.Task]*course{}},
 		ahead:   ahead{budget: c.AheadBudget, fetched: map[*protocol.Task]fetched{}},
 	}
 }
-
-type unobserved struct{}
-
-func (unobserved) StateSaved(time.Duration)                                 {}
-func (unobserved) StateFetched(int64, int64, bool, bool)                    {}
-func (unobserved) HandoverEnded(jobs.Failure, time.Duration, time.Duration) {}
 
 // Run runs one task and returns the next hop or the result. If the context ends, the error is its cause.
 func (s *Stage) Run(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {

@@ -53,6 +53,9 @@ func (s *scripted) Decode(ctx context.Context, req engine.Request, from engine.P
 		_ = s.end(ctx) // the wait, if there is one
 		return engine.Completion{}, s.decodeErr
 	}
+	if i := s.completion.Imported; i != nil && req.Restored != nil {
+		req.Restored(i.Restored)
+	}
 	return s.completion, errors.Join(emit("a", ""), s.end(ctx))
 }
 
@@ -89,7 +92,7 @@ func task(stage jobs.Stage, plan jobs.Plan, h *jobs.Handover) (*protocol.Task, *
 	var text strings.Builder
 	return &protocol.Task{
 		Stage: stage, Job: j, Handover: h, Attempt: 1, Waited: 2 * time.Second,
-		Progress: func() {}, Expect: func(time.Duration) {}, Emit: func(s, _ string) { text.WriteString(s) },
+		Progress: func() {}, Expect: func(time.Duration) {}, Emit: func(s, _ string) { text.WriteString(s) }, Event: func(jobs.Event) {},
 		SinceAccepted: func() time.Duration { return 5 * time.Second },
 	}, &text
 }

@@ -34,10 +34,12 @@ func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome
 	bytes, denied := s.mayExport(t.Job)
 	req := s.request(t, fileTime(bytes))
 	req.Export = s.holder != nil && denied == nil
+	t.Event(jobs.Event{Type: jobs.EventPrefillBegun})
 	p, err := s.engine.Prefill(ctx, req)
 	if err != nil {
 		return protocol.Outcome{}, err
 	}
+	t.Event(jobs.Event{Type: jobs.EventPrefillDone, Tokens: p.ComputedTokens, CachedTokens: p.CachedTokens, Seconds: p.Duration.Seconds()})
 	s.computed(t.Job, p.PromptTokens, p.ComputedTokens, p.Duration, 0)
 	s.prefixes.Computed(req, p.PromptTokens, p.PromptTokens) // its shared prefix was computed by itself
 	next.Prefill = &jobs.Prefill{
@@ -48,6 +50,7 @@ func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome
 	if p.State != nil {
 		outcome, why := s.offer(next, p.State)
 		if why == nil {
+			t.Event(jobs.Event{Type: jobs.EventSaved, Bytes: p.State.Bytes, Seconds: p.State.Saved.Seconds()})
 			return outcome, nil
 		}
 		denied, p.Kind = why, jobs.KindNone
@@ -63,6 +66,7 @@ func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome
 		next.Decision += "; " + p.Note
 	}
 	if denied != nil {
+		t.Event(notHandedOver(denied))
 		s.without(next, denied)
 	}
 	return protocol.Outcome{Next: next}, nil

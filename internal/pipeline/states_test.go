@@ -82,21 +82,36 @@ func (f *fetcher) Done(ctx context.Context, _ *jobs.State) error {
 	return ctx.Err()
 }
 
-// counted is what the metrics were told.
+// counted is what is told of KV states.
 type counted struct {
 	saved []time.Duration
-	ended []jobs.Failure
+	ended []jobs.Failure // "" for one that was used
 	bytes int64
+	types []jobs.EventType
 
 	rebuilt, failed bool
 }
 
-func (c *counted) StateSaved(d time.Duration) { c.saved = append(c.saved, d) }
-func (c *counted) StateFetched(_, moved int64, rebuilt, failed bool) {
-	c.bytes += moved
-	c.rebuilt, c.failed = c.rebuilt || rebuilt, c.failed || failed
+func (c *counted) event(e jobs.Event) {
+	c.types = append(c.types, e.Type)
+	switch e.Type {
+	case jobs.EventSaved:
+		c.saved = append(c.saved, time.Duration(e.Seconds*float64(time.Second)))
+	case jobs.EventFetched:
+		c.bytes += e.MovedBytes
+		c.rebuilt, c.failed = c.rebuilt || e.Rebuilt, c.failed || e.RebuildLost
+	case jobs.EventRestored:
+		c.ended = append(c.ended, "")
+	case jobs.EventHandoverFailed:
+		c.ended = append(c.ended, e.Failure)
+	}
 }
-func (c *counted) HandoverEnded(f jobs.Failure, _, _ time.Duration) { c.ended = append(c.ended, f) }
+
+// Run has a task's events counted.
+func (r *rig) Run(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
+	t.Event = r.counted.event
+	return r.Stage.Run(ctx, t)
+}
 
 var written = jobs.Fingerprint{Model: strings.Repeat("a", 64), Build: "b1", CacheK: "f16", CacheV: "f16", Streams: 1}
 
@@ -145,7 +160,7 @@ func takes(why string, f jobs.Failure) engine.Peer {
 func (r *rig) parts(e engine.Engine, f pipeline.Fetcher) {
 	r.Stage = pipeline.New(pipeline.Config{
 		Engine: e, Server: "here/w", Rates: &r.rates, Log: slog.New(slog.NewTextHandler(&r.log, nil)), About: func() engine.Description { return r.about },
-		Holder: r.holder, Workers: func() []engine.Peer { return r.peers }, Fetcher: f, Pairs: r.pairs, Differs: func(context.Context, string) string { return r.differs }, Engines: func(string) string { return r.engines }, Strict: r.strict, Observe: &r.counted, AheadBudget: 500e6,
+		Holder: r.holder, Workers: func() []engine.Peer { return r.peers }, Fetcher: f, Pairs: r.pairs, Differs: func(context.Context, string) string { return r.differs }, Engines: func(string) string { return r.engines }, Strict: r.strict, AheadBudget: 500e6,
 	})
 }
 

@@ -59,6 +59,22 @@ func TokensSubject(user, batch, jobID string) string {
 	return "tokens." + jobs.EncodeToken(user) + "." + jobs.EncodeToken(batch) + "." + jobID
 }
 
+// EventsSubject is where what happens to a job is published, not stored: events.<user>.<batch>.<job>. Batch and job may be the wildcard *.
+func EventsSubject(user, batch, jobID string) string {
+	return "events." + jobs.EncodeToken(user) + "." + batchToken(batch) + "." + jobID
+}
+
+// WorkerEventsSubject is where what happens to a worker is published: events.workers.<worker>.
+func WorkerEventsSubject(worker string) string { return "events.workers." + jobs.EncodeToken(worker) }
+
+// batchToken writes a batch as a token, but for the wildcard.
+func batchToken(batch string) string {
+	if batch == "*" {
+		return batch
+	}
+	return jobs.EncodeToken(batch)
+}
+
 // DLQSubject is where the dead letter of a job is kept: dlq.<stage>.<model>.<user>.<job>. The user is = if none is known.
 func DLQSubject(stage jobs.Stage, model, user, jobID string) string {
 	return "dlq." + string(stage) + "." + jobs.EncodeToken(model) + "." + cmp.Or(jobs.EncodeToken(user), NoUser) + "." + jobID

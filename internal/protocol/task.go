@@ -34,8 +34,18 @@ type Task struct {
 	Yields func()
 	// Emit publishes a piece of text to whoever watches. It never fails the job.
 	Emit func(text, thinking string)
+	// Event tells of something that happened; type and figures are to be given, the rest is filled in.
+	Event func(e jobs.Event)
 	// SinceAccepted is the time since the intake stored the job, by the NATS server's clock.
 	SinceAccepted func() time.Duration
+}
+
+// Observer is told what happens in a worker, for metrics.
+type Observer interface {
+	// Task is told of each delivery that ran.
+	Task(t *Task, took time.Duration, o Outcome, err error)
+	// Event is told of what happens to jobs and to the worker, as it is published.
+	Event(e *jobs.Event)
 }
 
 // Outcome is what a stage made of a task: the next hop or the result, never both.

@@ -293,6 +293,10 @@ func (c *Conn) reconnected(nc *nats.Conn) {
 // asyncError takes the errors that belong to no call of ours.
 func (c *Conn) asyncError(nc *nats.Conn, _ *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrPermissionViolation) {
+		if strings.Contains(err.Error(), `Publish to "events.`) {
+			c.log.Debug("NATS does not let this user tell of events", "error", err)
+			return
+		}
 		if c.refusesCopies(err) || c.interrupt(err, nc.Opts.InboxPrefix) {
 			return
 		}

@@ -40,11 +40,6 @@ type Slots interface {
 	Acquire(ctx context.Context) (release func(), err error)
 }
 
-// Observer is told of each delivery that ran, for metrics.
-type Observer interface {
-	Task(t *protocol.Task, took time.Duration, o protocol.Outcome, err error)
-}
-
 // WorkerConfig describes a [Worker].
 type WorkerConfig struct {
 	Role    jobs.Stage // prefill or decode; decode also serves fallback
@@ -72,7 +67,7 @@ type WorkerConfig struct {
 	Next func(protocol.Backlog) protocol.Choice
 	// Describe is asked for the presence at each beat; who and where the worker is need not be filled in.
 	Describe func() Presence
-	Observe  Observer // may be nil
+	Observe  protocol.Observer // may be nil
 
 	StallLimit time.Duration // silence of the engine after which its task is cancelled; default 60 s
 	DrainLimit time.Duration // for what runs when the worker is stopped; default 30 s
@@ -186,6 +181,7 @@ func (w *Worker) Run(parent context.Context) error {
 		}
 		return err
 	}
+	w.workerEvent(jobs.Event{Type: jobs.EventWorkerBegan})
 	// Helpers outlive ctx: a worker that drains still beats.
 	helping, stopHelpers := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
@@ -466,6 +462,7 @@ func (w *Worker) mayFetch(ctx context.Context) (classes []jobs.Class, err error)
 func (w *Worker) failed(err error, again bool) {
 	if pause := w.breaker.failed(jobs.CodeOf(err), again); pause > 0 {
 		w.log.Error("too many jobs fail here; the worker pauses, and then tries one", "problem", w.breaker.problem(), "pause", pause)
+		w.workerEvent(jobs.Event{Type: jobs.EventWorkerPaused, Seconds: pause.Seconds(), Why: w.breaker.problem()})
 		w.Changed()
 	}
 }

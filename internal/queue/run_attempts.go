@@ -17,6 +17,8 @@ import (
 type history struct {
 	HandBacks int    `json:"hand_backs,omitempty"` // deliveries that were nobody's fault
 	Reason    string `json:"reason,omitempty"`     // why the last delivery that said so failed
+
+	Timeline []jobs.Moment `json:"timeline,omitempty"` // as far as the last delivery that said so came
 }
 
 // historyKey is where the history of a job at a stage is kept, the intake being the prefill stage
@@ -24,6 +26,9 @@ type history struct {
 func historyKey(stage jobs.Stage, user, jobID string) string {
 	return protocol.KeyToken(user) + "." + protocol.KeyToken(jobID) + "." + string(stage)
 }
+
+// empty reports whether nothing is known.
+func (h history) empty() bool { return h.HandBacks == 0 && h.Reason == "" && h.Timeline == nil }
 
 // attempt is the number of a delivery, hand-backs not counted, from 1. The server's count starts
 // again when it crashes.

@@ -41,6 +41,7 @@ type delivery struct {
 	sequence  uint64         // of its consumer's deliveries
 	attempt   int
 	past      history
+	timeline  timeline
 
 	reconnects uint64       // of the connection, at its arrival
 	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
@@ -193,10 +194,11 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	switch {
-	case over:
+	if over {
 		return d.finish(publishing)
-	case d.attempt > protocol.MaxAttempts(d.address.Stage):
+	}
+	d.beginTimeline()
+	if d.attempt > protocol.MaxAttempts(d.address.Stage) {
 		// Whatever it does to a worker, it shall not do it again.
 		return d.exhausted(publishing, d.attempt-1, d.past.Reason)
 	}
@@ -268,7 +270,7 @@ func (d *delivery) look(ctx context.Context) (over bool, err error) {
 // unseen reports whether the delivery before this one, the first, reached nobody, though the server counts it: the worker had
 // withdrawn its pull at that moment. Who had it would have said why it comes again, or the server would have waited for that.
 func (d *delivery) unseen() bool {
-	return d.delivered == 2 && d.past == history{} && d.w.clock.since(d.stored, d.at) < d.w.c.timing.AckWait
+	return d.delivered == 2 && d.past.empty() && d.w.clock.since(d.stored, d.at) < d.w.c.timing.AckWait
 }
 
 // ended reports whether nothing is left to be done: the job has its result, or its message is gone from the
@@ -318,6 +320,7 @@ func (d *delivery) task() *protocol.Task {
 		Progress:      func() { patient(func(p *stallWatchdog) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *stallWatchdog) { p.expect(silence, time.Now()) }) },
 		Yields:        d.yields,
+		Event:         d.event,
 		Backlog:       func(ctx context.Context) protocol.Backlog { return d.w.intake.behind(ctx, d) },
 		SinceAccepted: func() time.Duration { return d.w.clock.since(d.accepted, time.Now()) },
 	}

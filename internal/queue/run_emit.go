@@ -2,6 +2,7 @@ package queue
 
 import (
 	"sync"
+	"time"
 
 	"tandem/internal/protocol"
 	"tandem/jobs"
@@ -10,17 +11,40 @@ import (
 // emitter publishes the text of one attempt piece by piece, for whoever watches. Pieces may be lost
 // without harm: the result has the whole text.
 type emitter struct {
-	d    *delivery
-	mu   sync.Mutex
-	next int
+	d      *delivery
+	mu     sync.Mutex
+	next   int
+	tokens int       // pieces, of a token each
+	told   time.Time // when an event told of them
 }
+
+// progressEvery is how often events tell how far a text is.
+const progressEvery = time.Second
 
 func (d *delivery) emitter() *emitter { return &emitter{d: d} }
 
 func (e *emitter) emit(text, thinking string) {
 	if text != "" || thinking != "" {
+		e.count()
 		e.publish(jobs.Chunk{Text: text, Thinking: thinking})
 	}
+}
+
+// count tells of the first piece, and now and then how many there are.
+func (e *emitter) count() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tokens++
+	now := time.Now()
+	switch {
+	case e.tokens == 1:
+		e.d.event(jobs.Event{Type: jobs.EventFirstToken})
+	case now.Sub(e.told) >= progressEvery:
+		e.d.event(jobs.Event{Type: jobs.EventProgress, Tokens: e.tokens})
+	default:
+		return
+	}
+	e.told = now
 }
 
 // done says that nothing more comes of this attempt.

@@ -31,6 +31,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 			handed = time.Now()
 			err = d.hop(ctx, o.Next)
 		} else {
+			d.endTimeline(o.Result)
 			first, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
 		}
 		if err == nil {
@@ -55,21 +56,27 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 	case protocol.Permanent:
 		return d.fail(ctx, d.attempt, err)
 	case protocol.HandBack:
-		if err := d.recordUncountedRedelivery(ctx); err != nil {
-			return err
-		}
-		d.nakWithDelay(ctx, protocol.RetryDelay(class, d.attempt))
-		return nil
+		return d.requeue(ctx, jobs.EventRequeued, err, func(h *history) { h.HandBacks++ })
 	}
 	last := d.attempt >= protocol.MaxAttempts(d.address.Stage)
 	d.w.failed(err, !last || protocol.Exhausted(d.address.Stage) != "")
 	if last {
 		return d.exhausted(ctx, d.attempt, err.Error())
 	}
-	if err := d.change(ctx, func(h *history) { h.Reason = err.Error() }); err != nil {
+	return d.requeue(ctx, jobs.EventRetried, err, func(h *history) { h.Reason = err.Error() })
+}
+
+// requeue has the job delivered again, and says why.
+func (d *delivery) requeue(ctx context.Context, what jobs.EventType, cause error, change func(*history)) error {
+	e := d.stamp(jobs.Event{Type: what, Code: jobs.CodeOf(cause), Why: cause.Error()})
+	if err := d.change(ctx, func(h *history) {
+		change(h)
+		h.Timeline = d.timeline.all()
+	}); err != nil {
 		return err
 	}
-	d.nakWithDelay(ctx, protocol.RetryDelay(class, d.attempt))
+	d.w.publishEvent(e)
+	d.nakWithDelay(ctx, protocol.RetryDelay(protocol.Classify(cause), d.attempt))
 	return nil
 }
 
@@ -82,12 +89,10 @@ func (d *delivery) requeueUncounted(ctx context.Context, cause error) {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 		defer cancel()
 	}
-	err := d.change(ctx, func(h *history) { h.HandBacks, h.Reason = h.HandBacks+1, cause.Error() })
-	if err != nil {
+	lost := &jobs.Error{Code: jobs.CodeNATS, Message: cause.Error()} // which is of the class hand back
+	if err := d.requeue(ctx, jobs.EventRequeued, lost, func(h *history) { h.HandBacks, h.Reason = h.HandBacks+1, cause.Error() }); err != nil {
 		d.log.Error("record that this delivery is no attempt; it counts as one", "error", err)
-		return
 	}
-	d.nakWithDelay(ctx, protocol.RetryDelay(protocol.HandBack, d.attempt))
 }
 
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
@@ -108,7 +113,17 @@ func (d *delivery) over(ctx context.Context, succeeded bool) (over bool, err err
 // hop hands the job over to its next stage.
 func (d *delivery) hop(ctx context.Context, h *jobs.Handover) error {
 	h.AcceptedAt = d.accepted
-	return d.w.c.publishHop(ctx, h, d.replyTo())
+	e := jobs.Event{Type: jobs.EventOffered}
+	if h.Stage == jobs.StageFallback {
+		e.Type, e.Why = jobs.EventFellBack, h.Reason
+	}
+	published := d.stamp(e)
+	h.Timeline = d.timeline.all()
+	err := d.w.c.publishHop(ctx, h, d.replyTo())
+	if err == nil {
+		d.w.publishEvent(published)
+	}
+	return err
 }
 
 // exhausted takes a job out of a stage that failed so often: from prefill to fallback, from there to
@@ -223,6 +238,7 @@ func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts 
 			r.Servers.Prefill = p.Server
 		}
 	}
+	d.endTimeline(r)
 	if _, err := d.w.c.PublishResult(ctx, r, d.replyTo()); err != nil {
 		return fmt.Errorf("end job: %w", err)
 	}
@@ -267,6 +283,9 @@ func (d *delivery) handBack(ctx context.Context) {
 	if err != nil {
 		d.log.Warn("hand back job", "error", err)
 		return
+	}
+	if d.job != nil { // else nobody has looked at it
+		d.event(jobs.Event{Type: jobs.EventRequeued, Why: "it may begin sooner at another worker"})
 	}
 	d.nakWithDelay(ctx, 0)
 }

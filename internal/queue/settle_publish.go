@@ -66,8 +66,11 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 		first = bytes.Equal(there.Data, data) // then an earlier attempt of ours succeeded unheard
 		return nil
 	})
-	if first && replyTo != "" {
-		c.copyToInbox(replyTo, data)
+	if first {
+		c.publishEvent(endedEvent(r))
+		if replyTo != "" {
+			c.copyToInbox(replyTo, data)
+		}
 	}
 	return first, err
 }

@@ -207,6 +207,9 @@ func (c *Client) submit(ctx context.Context, j *jobs.Job, replyTo string) (again
 		}
 		return false, c.failed(ctx, err, "NATS did not take the job")
 	}
+	if !again && verdict == nil {
+		c.publishEvent(&jobs.Event{V: jobs.Version, Type: jobs.EventAccepted, At: c.clock.at(time.Now()).UTC(), JobID: j.ID, User: j.User, Batch: j.Batch, Model: j.Model, Stage: jobs.StagePrefill})
+	}
 	return again, verdict
 }
 

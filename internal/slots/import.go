@@ -122,6 +122,9 @@ func (sl *Slot) readInto(ctx context.Context, p Prompt, f *engine.StateFile) (en
 		}
 		done.Restored += time.Since(begin)
 	}
+	if p.Restored != nil {
+		p.Restored(done.Restored)
+	}
 	return done, nil
 }
 

@@ -156,6 +156,8 @@ type Prompt struct {
 	Shared   int     // of those, the part that other jobs begin with too, as far as it is known
 	Sample   bool    // Import: compute it here, too, and compare
 	Progress func()  // a sign of life; may be nil
+
+	Restored func(took time.Duration) // Import: the state is used, and took so long to read; may be nil
 }
 
 // head is what is computed before the answer: all tokens but the last. The token that follows a

@@ -137,34 +137,26 @@ func (m *Metrics) promptTokens(cached, computed int) {
 	m.prompt.WithLabelValues("computed").Add(float64(computed))
 }
 
-// StateSaved notes how long the engine wrote a KV state.
-func (m *Metrics) StateSaved(d time.Duration) { m.saving.Observe(d.Seconds()) }
-
-// StateFetched counts a KV state that arrived.
-func (m *Metrics) StateFetched(bytes, moved int64, rebuilt, failed bool) {
-	m.states.Add(float64(bytes))
-	m.moved.Add(float64(moved))
-	if rebuilt {
-		m.rebuilt.WithLabelValues("used").Inc()
-	}
-	if failed {
-		m.rebuilt.WithLabelValues("failed").Inc()
-	}
-}
-
-// HandoverEnded counts one KV state that was meant to be handed over: it was used if there is no failure. Times of
-// what did not happen are 0.
-func (m *Metrics) HandoverEnded(f jobs.Failure, transfer, restore time.Duration) {
-	outcome := "used"
-	if f != "" {
-		outcome = string(f)
-	}
-	m.handovers.WithLabelValues(outcome).Inc()
-	if transfer > 0 {
-		m.moving.Observe(transfer.Seconds())
-	}
-	if restore > 0 {
-		m.restoring.Observe(restore.Seconds())
+// Event counts what happens to KV states.
+func (m *Metrics) Event(e *jobs.Event) {
+	switch e.Type {
+	case jobs.EventSaved:
+		m.saving.Observe(e.Seconds)
+	case jobs.EventFetched:
+		m.states.Add(float64(e.Bytes))
+		m.moved.Add(float64(e.MovedBytes))
+		m.moving.Observe(e.Seconds)
+		if e.Rebuilt {
+			m.rebuilt.WithLabelValues("used").Inc()
+		}
+		if e.RebuildLost {
+			m.rebuilt.WithLabelValues("failed").Inc()
+		}
+	case jobs.EventRestored:
+		m.handovers.WithLabelValues("used").Inc()
+		m.restoring.Observe(e.Seconds)
+	case jobs.EventHandoverFailed:
+		m.handovers.WithLabelValues(string(e.Failure)).Inc()
 	}
 }
 

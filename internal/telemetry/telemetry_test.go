@@ -44,12 +44,16 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	}}, nil)
 	m.Task(&protocol.Task{Stage: jobs.StagePrefill, Job: job}, time.Second, protocol.Outcome{Next: &jobs.Handover{Prefill: &jobs.Prefill{CachedTokens: 10, ComputedTokens: 20}}}, nil)
 	m.Task(&protocol.Task{Stage: jobs.StageFallback, Job: job}, time.Second, protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "no"))
-	m.StateSaved(27 * time.Millisecond)
-	m.StateFetched(2e9, 1e9, true, false)
-	m.StateFetched(1e9, 15e8, false, true)
-	m.HandoverEnded("", 800*time.Millisecond, 12*time.Millisecond)
-	m.HandoverEnded(jobs.FailDigest, 400*time.Millisecond, 0)
-	m.HandoverEnded(jobs.FailFingerprint, 0, 0)
+	for _, e := range []jobs.Event{
+		{Type: jobs.EventSaved, Seconds: 0.027},
+		{Type: jobs.EventFetched, Bytes: 2e9, MovedBytes: 1e9, Seconds: 0.8, Rebuilt: true},
+		{Type: jobs.EventFetched, Bytes: 1e9, MovedBytes: 15e8, Seconds: 0.4, RebuildLost: true},
+		{Type: jobs.EventRestored, Seconds: 0.012},
+		{Type: jobs.EventHandoverFailed, Failure: jobs.FailDigest},
+		{Type: jobs.EventHandoverFailed, Failure: jobs.FailFingerprint},
+	} {
+		m.Event(&e)
+	}
 	m.HTTP("/health", 200)
 	m.EngineUp(true)
 

@@ -51,7 +51,7 @@ var (
 // limits are the rules that package jobs checks in code, by type and JSON name. JSON Schema counts
 // characters where the code counts bytes, so a text that is not ASCII may pass here and fail there.
 var limits = map[string]object{
-	"Job.v": {{"const", jobs.Version}}, "Handover.v": {{"const", jobs.Version}}, "Result.v": {{"const", jobs.Version}}, "Chunk.v": {{"const", jobs.Version}},
+	"Job.v": {{"const", jobs.Version}}, "Handover.v": {{"const", jobs.Version}}, "Result.v": {{"const", jobs.Version}}, "Chunk.v": {{"const", jobs.Version}}, "Event.v": {{"const", jobs.Version}},
 	"Job.id": uuid, "Job.replay_of": uuid, "Result.job_id": uuid, "Chunk.job_id": uuid, "Result.replay_of": uuid,
 	"Job.user": name, "Job.batch": name, "Result.user": name, "Result.batch": name,
 	"Job.model":              {{"maxLength", jobs.MaxName}, {"pattern", "^[^ ]+:[^ /]+$"}},
@@ -103,7 +103,7 @@ func schemas(dir string) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[jobs.Job](), reflect.TypeFor[jobs.Handover](), reflect.TypeFor[jobs.Result](), reflect.TypeFor[jobs.Chunk](),
+		reflect.TypeFor[jobs.Job](), reflect.TypeFor[jobs.Handover](), reflect.TypeFor[jobs.Result](), reflect.TypeFor[jobs.Chunk](), reflect.TypeFor[jobs.Event](),
 	} {
 		file := fmt.Sprintf("%s.v%d.schema.json", strings.ToLower(t.Name()), jobs.Version)
 		g := generator{src: src, seen: map[reflect.Type]bool{t: true}}

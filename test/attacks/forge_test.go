@@ -128,6 +128,12 @@ var forging = []attack{
 		a.lures(subject, a.mark)
 		return func() bool { return a.has(queue.StreamResults, subject) }
 	}, want(noEffect, reply, reply), false},
+	{"what becomes of another's job: events.<victim>", func(a *attacker) func() bool {
+		subject := protocol.EventsSubject(alice, batch, jobs.NewID())
+		hears := a.listens(subject)
+		a.publish(subject, []byte(a.mark))
+		return func() bool { return hears.hears(a.mark) }
+	}, want(denied, shared, shared), false},
 	{"an answer at another's tokens.<victim>, by the reply of a request", func(a *attacker) func() bool {
 		subject := protocol.TokensSubject(alice, batch, jobs.NewID())
 		hears := a.listens(subject)

@@ -87,6 +87,11 @@ var reading = []attack{
 		a.emits()
 		return a.learnt
 	}, want(denied, denied, denied), false},
+	{"hear what becomes of another's jobs: events.> and narrower", func(a *attacker) func() bool {
+		a.hear("events.>", "events.*.*.*", "events."+alice+".*.*", "events.workers.*")
+		a.emits()
+		return a.learnt
+	}, want(denied, denied, denied), false},
 	{"read a waiting prompt: STREAM.MSG.GET", func(a *attacker) func() bool {
 		return a.lastOf(queue.StreamIntake, protocol.SubjectOf(a.waiting(), jobs.StagePrefill))
 	}, want(denied, serves, serves), false},

@@ -464,11 +464,13 @@ func handover(j *jobs.Job, url, token string) *jobs.Handover {
 	}
 }
 
-// emits has a piece of alice's text published.
+// emits has a piece of alice's text published, and an event of her job.
 func (v *victim) emits() {
 	v.t.Helper()
-	if err := v.peer.Publish(protocol.TokensSubject(alice, batch, jobs.NewID()), []byte(v.secret)); err != nil {
-		v.t.Fatal(err)
+	for _, subject := range []string{protocol.TokensSubject(alice, batch, jobs.NewID()), protocol.EventsSubject(alice, batch, jobs.NewID())} {
+		if err := v.peer.Publish(subject, []byte(v.secret)); err != nil {
+			v.t.Fatal(err)
+		}
 	}
 	if err := v.peer.Flush(); err != nil {
 		v.t.Fatal(err)
