@@ -34,6 +34,11 @@
 // [Client.Stream] yields pieces. Print them; when one says Restart, the job begins again on another machine, and what was printed is void. The last piece
 // has the result, and whatever was lost on the way.
 //
+// # What a job is doing
+//
+// [Client.Events] yields each step of a job as it happens: which machine computes the prompt, when its KV state moved, how many tokens are there, why it was tried again. The
+// Timeline of the result has all of that afterwards.
+//
 // # Many jobs
 //
 // [Client.RunBatch] submits jobs and yields their results as they come. The ids are on this disk before the first job is published, so that a program that was killed
