@@ -10,6 +10,7 @@ DEMO        := bin/submitter --local --engine standin grade $(CLASS)/submissions
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 NATS_MAIN   := github.com/nats-io/nats-server/v2
 VULN        := go run ./test/vuln ./... $(NATS_MAIN)
+PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 SCRIPTS     := .ci/run $(shell git ls-files '*.sh')
 
 # What checks deploy/: systemd's own check of units (macOS has plutil for plists), and openssl's of certificates.
@@ -61,8 +62,7 @@ test-engines: engines backends ## the whole matrix of hand-overs: every shape of
 lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists, vuln
 	@tools/needs.sh $(LINT_NEEDS)
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change (make fmt):"; echo "$$files"; exit 1; }
-	$(SPARE) go vet ./...
-	GOOS=darwin $(SPARE) go vet ./...
+	for platform in $(PLATFORMS); do GOOS=$${platform%/*} GOARCH=$${platform#*/} $(SPARE) go vet ./... || exit 1; done
 	$(SPARE) $(STATICCHECK) ./...
 	$(SPARE) go fix -diff ./...
 	go mod tidy -diff
