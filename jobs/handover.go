@@ -22,7 +22,6 @@ type Handover struct {
 	Reason     string    `json:"reason,omitempty"`      // why it goes to fallback; or the failure in words, with the remedy
 	Kind       Kind      `json:"kind,omitempty"`        // what is handed over; empty for fallback
 	Context    []int     `json:"context,omitempty"`     // token ids of prompt and first token (kind context)
-	Literal    bool      `json:"literal,omitempty"`     // send Context to the engine instead of the original request
 	FirstToken string    `json:"first_token,omitempty"` // text of the token that prefill generated, to be checked by decode
 	State      *State    `json:"state,omitempty"`       // where the KV state is, and what it takes to use it (kind state)
 	Failure    Failure   `json:"failure,omitempty"`     // why there is no KV state, where one was meant to be handed over

@@ -16,9 +16,6 @@ func newEngine(f WorkerFlags, log *slog.Logger) (engine.Engine, error) {
 		o := ollama.Options{
 			URL: f.EngineURL, Model: f.Model, NumCtx: f.NumCtx, NumThread: f.Threads, RunDir: f.ShimRunDir, StatePrefix: f.statePrefix, Unread: f.HandoverUnread, Log: log,
 		}
-		if f.Handover == handoverContext {
-			o.Handover = ollama.HandoverContext
-		}
 		if f.OllamaBinary != "" {
 			return newServedOllama(f, o, log)
 		}

@@ -21,9 +21,8 @@ import (
 
 // What prefill gives decode.
 const (
-	handoverAuto    = "auto"    // the KV state where both engines can, otherwise as context
-	handoverContext = "context" // Ollama's context, sent literally where that is safe
-	handoverNone    = "none"    // nothing but the job
+	handoverAuto = "auto" // the KV state where both engines can, otherwise as context
+	handoverNone = "none" // nothing but the job
 )
 
 // defaultBudget is of the disk space for KV states that wait.
@@ -37,9 +36,9 @@ func (f *WorkerFlags) completeHandover() error {
 	switch f.Handover {
 	case "":
 		f.Handover = handoverAuto
-	case handoverAuto, handoverContext, handoverNone:
+	case handoverAuto, handoverNone:
 	default:
-		return jobs.Errorf(jobs.CodeInvalid, "handover is %q; want auto, context or none", f.Handover)
+		return jobs.Errorf(jobs.CodeInvalid, "handover is %q; want auto or none", f.Handover)
 	}
 	if f.HandoverListen == "" {
 		f.HandoverListen = "127.0.0.1:0"

@@ -38,7 +38,7 @@ type WorkerFlags struct {
 	NumCtx      int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
 	Threads     int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
 
-	Handover       string   `env:"TANDEM_HANDOVER" enum:"auto,context,none" default:"auto" help:"What prefill gives decode: auto is the KV state where both engines can; context has Ollama's context sent literally; none."`
+	Handover       string   `env:"TANDEM_HANDOVER" enum:"auto,none" default:"auto" help:"What prefill gives decode: auto is the KV state where both engines can; or none."`
 	HandoverListen string   `name:"handover-listen" env:"TANDEM_HANDOVER_LISTEN" default:"127.0.0.1:0" help:"Address where a prefill worker offers KV states; the machine's own, and a fixed port, to be reached from decode machines." placeholder:"ADDR"`
 	HandoverURL    string   `name:"handover-url" env:"TANDEM_HANDOVER_URL" help:"URL under which decode machines reach that address; made from it if not given." placeholder:"URL"`
 	HandoverCert   string   `name:"handover-cert" env:"TANDEM_HANDOVER_CERT" type:"path" help:"Certificate of a prefill worker, PEM, to offer KV states over HTTPS." placeholder:"FILE"`

@@ -120,7 +120,6 @@ type Imported struct {
 type Prefilled struct {
 	Kind           jobs.Kind
 	Context        []int  // token ids of prompt and first token (kind context)
-	Literal        bool   // send Context to the engine instead of the original request
 	FirstToken     string // text of the first generated token; empty if none was
 	PromptTokens   int
 	CachedTokens   int // of the prompt, found in the cache

@@ -25,31 +25,26 @@ func newEngine(t testing.TB, o ollama.Options) *ollama.Engine {
 }
 
 func TestFake(t *testing.T) {
-	for name, tt := range map[string]struct {
-		fake     ollamatest.Options
-		handover string
-	}{
-		"one slot":    {ollamatest.Options{Slots: 1}, ollama.HandoverAuto},
-		"three slots": {ollamatest.Options{Slots: 3}, ollama.HandoverAuto},
-		"context":     {ollamatest.Options{Slots: 1}, ollama.HandoverContext},
-		"older":       {ollamatest.Options{Slots: 1, Version: "0.33.1"}, ollama.HandoverAuto},
+	for name, options := range map[string]ollamatest.Options{
+		"one slot": {Slots: 1}, "three slots": {Slots: 3}, "older": {Slots: 1, Version: "0.33.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
-				fake := ollamatest.Start(t, tt.fake)
-				tt.fake.Thinks = true
-				thinker := ollamatest.Start(t, tt.fake)
+				fake := ollamatest.Start(t, options)
+				options := options
+				options.Thinks = true
+				thinker := ollamatest.Start(t, options)
 				s := enginetest.Subject{
-					Engine:      newEngine(t, ollama.Options{URL: fake.URL(), Model: fake.Model(), Handover: tt.handover}),
+					Engine:      newEngine(t, ollama.Options{URL: fake.URL(), Model: fake.Model()}),
 					Thinker:     newEngine(t, ollama.Options{URL: thinker.URL(), Model: thinker.Model()}),
 					Missing:     newEngine(t, ollama.Options{URL: fake.URL(), Model: "absent:1b"}),
 					Unreachable: newEngine(t, ollama.Options{URL: closed, Model: fake.Model()}),
-					Slots:       max(tt.fake.Slots, 1),
+					Slots:       max(options.Slots, 1),
 					Forget:      func(context.Context) error { fake.Forget(); return nil },
 				}
 				s.Cannot = map[enginetest.Ability]string{enginetest.States: "there is no llama-server in a fake"}
-				if tt.fake.Version != "" {
-					s.Cannot[enginetest.CacheCounts] = "Ollama " + tt.fake.Version + " does not count them"
+				if options.Version != "" {
+					s.Cannot[enginetest.CacheCounts] = "Ollama " + options.Version + " does not count them"
 				}
 				return s
 			})

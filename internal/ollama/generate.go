@@ -61,35 +61,23 @@ func (e *Engine) prefillContext(ctx context.Context, req engine.Request) (engine
 	if len(context) == 0 {
 		p.Kind, p.Note = jobs.KindNone, "Ollama's chat API returns no token ids"
 	}
-	if e.handover == HandoverContext {
-		if reason := e.whyNotLiteral(ctx, req, p); reason == "" {
-			p.Literal = true
-		} else {
-			p.Note = "the context is not sent literally: " + reason
-		}
-	}
 	return p, nil
 }
 
 // Decode generates the text of a prompt that was prefilled elsewhere, by sending the original
-// request to this server, once the KV state is in it if there is one; see [HandoverContext] for the
-// exception. A first token other than the prefill server's, where it is determined, and another model
+// request to this server, once the KV state is in it if there is one. A first token other than the prefill server's, where it is determined, and another model
 // are warnings. A completion without Imported, although there was a state, is a silent miss: the
 // text is right, and the prompt was computed again.
 func (e *Engine) Decode(ctx context.Context, req engine.Request, from engine.Prefilled, emit engine.Emit) (engine.Completion, error) {
 	var warnings []string
 	here := e.digest(ctx)
-	same := from.ModelDigest == "" || here == "" || from.ModelDigest == here
-	if !same {
+	if from.ModelDigest != "" && here != "" && from.ModelDigest != here {
 		warnings = append(warnings, fmt.Sprintf("the model's digest is %.12s here and %.12s on the prefill machine: pull the same one on both", here, from.ModelDigest))
 	}
 	if from.State != nil {
 		c, err := e.decodeState(ctx, req, from, emit)
 		c.Warnings = append(c.Warnings, warnings...)
 		return c, err
-	}
-	if from.Literal && same && literalRequest(req) == "" && len(from.Context) > 1 && from.FirstToken != "" {
-		return e.continueFrom(ctx, req, from, emit)
 	}
 	c, _, err := e.generate(ctx, "decode", req, e.wire(ctx, req), nil, emit)
 	if err != nil {

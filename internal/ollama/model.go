@@ -9,16 +9,13 @@ import (
 
 // model is what Ollama says of the model that it runs under the engine's name.
 type model struct {
-	digest       string // of the manifest
-	file         string // path of the GGUF file, as Ollama sees it
-	sha256       string // of that file, in hex
-	stateless    string // why its states cannot be handed over; empty if nothing speaks against it
-	tokenizer    string // llama.cpp's name of its kind, as in gpt2
-	begins       bool   // the tokenizer puts a beginning-of-text token in front
-	beginID      int32  // which
-	renderer     bool   // Ollama has code of its own for the prompt, instead of a template
-	thinks       bool   // it can reason before it answers
-	parsesAnswer bool   // thinking or tool calls are taken out of what the model writes
+	digest    string // of the manifest
+	file      string // path of the GGUF file, as Ollama sees it
+	sha256    string // of that file, in hex
+	stateless string // why its states cannot be handed over; empty if nothing speaks against it
+	beginID   int32  // of the beginning-of-text token; -1 if there is none
+	renderer  bool   // Ollama has code of its own for the prompt, instead of a template
+	thinks    bool   // it can reason before it answers
 }
 
 // about asks for the model, unless it was asked for before and has not changed.
@@ -30,7 +27,6 @@ func (e *Engine) about(ctx context.Context) (*model, error) {
 	var s struct {
 		Modelfile    string   `json:"modelfile"`
 		Renderer     string   `json:"renderer"`
-		Parser       string   `json:"parser"`
 		Capabilities []string `json:"capabilities"`
 		Details      struct {
 			Format string `json:"format"`
@@ -41,9 +37,6 @@ func (e *Engine) about(ctx context.Context) (*model, error) {
 		return nil, err
 	}
 	m := &model{digest: digest, renderer: s.Renderer != "", beginID: -1, thinks: slices.Contains(s.Capabilities, "thinking")}
-	m.parsesAnswer = m.thinks || s.Parser != ""
-	m.tokenizer, _ = s.Info["tokenizer.ggml.model"].(string)
-	m.begins, _ = s.Info["tokenizer.ggml.add_bos_token"].(bool)
 	if id, ok := s.Info["tokenizer.ggml.bos_token_id"].(float64); ok {
 		m.beginID = int32(id)
 	}

@@ -12,9 +12,9 @@
 // Templates, formats and thinking stay Ollama's own.
 //
 // Without the shim it is the context, token ids as Ollama returns them. They are no KV cache: the
-// decode machine computes the prompt again. So by default it is sent the identical original request,
+// decode machine computes the prompt again. So it is sent the identical original request,
 // which gives the same text with any tokenizer, sampling, format or stop word, and the first token
-// is compared. See [HandoverContext] for the other way.
+// is compared.
 package ollama
 
 import (
@@ -39,15 +39,6 @@ import (
 // DefaultNumCtx is the context of every request, in tokens, unless [Options] says otherwise.
 const DefaultNumCtx = 32768
 
-// What Decode sends to the server.
-const (
-	// HandoverAuto sends the identical original request.
-	HandoverAuto = "auto"
-	// HandoverContext sends the token ids of the context itself, where this is known not to change
-	// the text, and otherwise the original request. It saves nothing either.
-	HandoverContext = "context"
-)
-
 // Options describes an [Engine].
 type Options struct {
 	URL         string        // of the server, such as http://127.0.0.1:11434
@@ -55,7 +46,6 @@ type Options struct {
 	NumCtx      int           // tokens of context a request may use, prompt and answer; 0 means DefaultNumCtx
 	NumThread   int           // of the model's runner; 0 leaves it to Ollama
 	KeepAlive   time.Duration // how long the model stays loaded after a request; 0 means as long as the server runs
-	Handover    string        // empty means HandoverAuto
 	RunDir      string        // where the shim leaves its records, as shim.Live reads them; empty means that no states are moved
 	StatePrefix string        // what the names of this worker's state files begin with
 	Unread      []string      // formats of KV states that are moved although they cannot be read here, as in ggsq.5
@@ -70,7 +60,6 @@ type Engine struct {
 	numCtx    int
 	numThread int
 	keepAlive string
-	handover  string
 	log       *slog.Logger
 	known     atomic.Pointer[description] // what the server said last
 	shown     atomic.Pointer[model]       // and of the model
@@ -95,18 +84,12 @@ func New(o Options) (*Engine, error) {
 	if o.NumCtx < 0 || o.NumThread < 0 {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "num_ctx is %d and num_thread %d; neither may be negative", o.NumCtx, o.NumThread)
 	}
-	switch o.Handover {
-	case "", HandoverAuto, HandoverContext:
-	default:
-		return nil, jobs.Errorf(jobs.CodeInvalid, "handover is %q; want auto or context", o.Handover)
-	}
 	e := &Engine{
 		client:    client{base: base, http: httpClient(o.HTTP)},
 		model:     model,
 		numCtx:    cmp.Or(o.NumCtx, DefaultNumCtx),
 		numThread: o.NumThread,
 		keepAlive: "-1s", // negative: for ever
-		handover:  o.Handover,
 		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
 	e.inside = inside{runDir: o.RunDir, prefix: o.StatePrefix, unread: o.Unread, client: slots.NewClient(nil), log: e.log}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,20 +28,11 @@ func TestReal(t *testing.T) {
 	server, other := startMachine(t, 1, models), startMachine(t, 1, standin.Models())
 	create(t, server.URL(), map[string]any{"model": "thinker:1b", "from": "thinker:1b", "template": thinkTemplate})
 
-	for model, want := range map[string]string{standin.CodeModel: "", standin.FeedbackModel: "byte-pair"} {
-		e := newEngine(t, ollama.Options{URL: server.URL(), Model: model, Handover: ollama.HandoverContext})
-		p, err := e.Prefill(t.Context(), greedy("def fibonacci(n):", 8))
-		if err != nil || p.Literal != (want == "") || !strings.Contains(p.Note, want) {
-			t.Errorf("%s: literal %t, note %q (%v); want a refusal about %q", model, p.Literal, p.Note, err, want)
-		}
-	}
-	for _, tt := range []struct{ model, handover string }{
-		{standin.CodeModel, ollama.HandoverAuto},
-		{standin.FeedbackModel, ollama.HandoverAuto},
-		{standin.CodeModel, ollama.HandoverContext},
-		{standin.FeedbackModel, ollama.HandoverContext},
-	} {
-		t.Run(tt.model+" "+tt.handover, func(t *testing.T) {
+	for _, tt := range []struct {
+		model string
+		shim  bool
+	}{{standin.CodeModel, true}, {standin.FeedbackModel, true}, {standin.CodeModel, false}} {
+		t.Run(fmt.Sprintf("%s, shim %t", tt.model, tt.shim), func(t *testing.T) {
 			enginetest.Run(t, func(t testing.TB) enginetest.Subject {
 				s := enginetest.Subject{
 					Engine:      server.engine(t, tt.model),
@@ -53,8 +43,8 @@ func TestReal(t *testing.T) {
 					Slots:       1,
 					Window:      window(t, models[tt.model]),
 				}
-				if tt.handover == ollama.HandoverContext {
-					s.Engine = newEngine(t, ollama.Options{URL: server.URL(), Model: tt.model, Handover: tt.handover})
+				if !tt.shim {
+					s.Engine = newEngine(t, ollama.Options{URL: server.URL(), Model: tt.model})
 					s.Peer, s.Cannot = nil, map[enginetest.Ability]string{enginetest.States: "the engine knows of no shim"}
 				}
 				s.Forget = func(ctx context.Context) error {

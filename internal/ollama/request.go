@@ -15,8 +15,6 @@ type wire struct {
 	System    string          `json:"system,omitempty"`
 	Prompt    string          `json:"prompt,omitempty"`
 	Messages  []turn          `json:"messages,omitempty"`
-	Template  string          `json:"template,omitempty"`
-	Context   []int           `json:"context,omitempty"`
 	Format    json.RawMessage `json:"format,omitempty"`
 	Think     any             `json:"think,omitempty"` // a bool or a level
 	KeepAlive string          `json:"keep_alive"`

@@ -127,7 +127,6 @@ func TestNewRefuses(t *testing.T) {
 		"no model":     {URL: closed},
 		"num_ctx":      {URL: closed, Model: "m", NumCtx: -1},
 		"num_thread":   {URL: closed, Model: "m", NumThread: -1},
-		"handover":     {URL: closed, Model: "m", Handover: "state"},
 	} {
 		if _, err := ollama.New(o); jobs.CodeOf(err) != jobs.CodeInvalid {
 			t.Errorf("%s: New gave %v, want an error of code %s", name, err, jobs.CodeInvalid)

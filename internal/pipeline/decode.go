@@ -15,7 +15,7 @@ import (
 func (s *Stage) decode(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	h := t.Handover
 	from := engine.Prefilled{
-		Kind: h.Kind, Context: h.Context, Literal: h.Literal, FirstToken: h.FirstToken,
+		Kind: h.Kind, Context: h.Context, FirstToken: h.FirstToken,
 		PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 	}
 	start := time.Now()

@@ -58,10 +58,10 @@ func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome
 		denied, p.Note = &protocol.HandoverError{Failure: p.Failure, Message: p.Note}, ""
 	}
 	if s.bare {
-		p.Kind, p.Context, p.Literal, p.Note = jobs.KindNone, nil, false, ""
+		p.Kind, p.Context, p.Note = jobs.KindNone, nil, ""
 	}
-	next.Kind, next.Context, next.Literal, next.FirstToken = p.Kind, p.Context, p.Literal, p.FirstToken
-	next.Decision += ": " + handed(p.Kind, p.Literal)
+	next.Kind, next.Context, next.FirstToken = p.Kind, p.Context, p.FirstToken
+	next.Decision += ": " + handed(p.Kind)
 	if p.Note != "" {
 		next.Decision += "; " + p.Note
 	}
@@ -73,11 +73,8 @@ func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome
 }
 
 // handed says in words what a hand-over without the KV state saves.
-func handed(kind jobs.Kind, literal bool) string {
-	switch {
-	case kind == jobs.KindContext && literal:
-		return "the context (token ids) was handed over and sent literally; the decode machine computes the prompt again, so nothing was saved"
-	case kind == jobs.KindContext:
+func handed(kind jobs.Kind) string {
+	if kind == jobs.KindContext {
 		return "the context (token ids) was handed over; the decode machine computes the identical request again, so nothing was saved"
 	}
 	return "nothing could be handed over; the decode machine computes the prompt again, so nothing was saved"

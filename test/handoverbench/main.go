@@ -42,10 +42,10 @@ func main() {
 
 // bench is a pair of engines, as on two machines, and the way between them.
 type bench struct {
-	prefill, decode, context engine.Engine // context: the decode engine, asked to take a context literally; nil if it cannot
-	server                   *handover.Server
-	client                   *handover.Client
-	cleanup                  []func() error
+	prefill, decode engine.Engine
+	server          *handover.Server
+	client          *handover.Client
+	cleanup         []func() error
 }
 
 func run(ctx context.Context, w io.Writer, names []string, list string, long, threads int) (err error) {
@@ -152,15 +152,6 @@ func ollamas(ctx context.Context, b *bench, e standin.Engines, dir string, numCt
 		}
 		b.cleanup = append(b.cleanup, made.Close)
 		*side.engine = made
-		if side.name == "decode" {
-			o.Handover = ollama.HandoverContext
-			literal, err := ollama.New(o)
-			if err != nil {
-				return err
-			}
-			b.cleanup = append(b.cleanup, literal.Close)
-			b.context = literal
-		}
 	}
 	return nil
 }
@@ -189,28 +180,24 @@ func llamaServers(_ context.Context, b *bench, e standin.Engines, dir string, nu
 
 // row is what one prompt length took.
 type row struct {
-	tokens                        int
-	bytes                         int64
-	save, move, restore, check    time.Duration
-	handed, again, context, whole time.Duration // to the first token
-	equal                         bool
+	tokens                     int
+	bytes                      int64
+	save, move, restore, check time.Duration
+	handed, again, whole       time.Duration // to the first token
+	equal                      bool
 }
 
 func (b *bench) measure(ctx context.Context, w io.Writer, sizes []int) error {
 	line := func(cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
-	line("tokens", "state", "save", "move", "read", "check", "hand-over to first token", "re-prefill", "hand-over / re-prefill", "context", "whole on one engine", "text equal")
-	line("--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:")
+	line("tokens", "state", "save", "move", "read", "check", "hand-over to first token", "re-prefill", "hand-over / re-prefill", "whole on one engine", "text equal")
+	line("--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:", "--:")
 	for i, n := range sizes {
 		r, err := b.one(ctx, i, n)
 		if err != nil {
 			return fmt.Errorf("%d tokens: %w", n, err)
 		}
-		context := "–"
-		if r.context > 0 {
-			context = ms(r.context)
-		}
 		line(fmt.Sprint(r.tokens), fmt.Sprintf("%.1f MB", float64(r.bytes)/1e6), ms(r.save), ms(r.move), ms(r.restore), ms(r.check), ms(r.handed), ms(r.again),
-			fmt.Sprintf("%.2f %%", 100*r.handed.Seconds()/r.again.Seconds()), context, ms(r.whole), fmt.Sprint(r.equal))
+			fmt.Sprintf("%.2f %%", 100*r.handed.Seconds()/r.again.Seconds()), ms(r.whole), fmt.Sprint(r.equal))
 	}
 	return nil
 }
@@ -270,31 +257,15 @@ func (b *bench) one(ctx context.Context, i, n int) (r row, err error) {
 	if r.again, err = first(ctx, b.decode, request(fmt.Sprintf("%d again", i), n), engine.Prefilled{Kind: jobs.KindNone}); err != nil {
 		return r, err
 	}
-	if b.context != nil {
-		req := request(fmt.Sprintf("%d context", i), n)
-		pre, err := b.prefill.Prefill(ctx, req)
-		if err != nil {
-			return r, err
-		}
-		pre.Literal = pre.Kind == jobs.KindContext
-		if r.context, err = first(ctx, b.context, req, pre); err != nil {
-			return r, err
-		}
-	}
 	r.whole, err = first(ctx, b.prefill, request(fmt.Sprintf("%d whole", i), n), engine.Prefilled{Kind: jobs.KindNone})
 	return r, err
 }
 
-// first is the time to the first piece of text that the engine itself makes: a context that is sent
-// literally comes with one from the prefill engine.
+// first is the time to the first piece of text.
 func first(ctx context.Context, e engine.Engine, req engine.Request, from engine.Prefilled) (at time.Duration, err error) {
-	own := 1
-	if from.Literal {
-		own = 2
-	}
 	start, pieces := time.Now(), 0
 	c, err := e.Decode(ctx, req, from, func(string, string) error {
-		if pieces++; pieces == own {
+		if pieces++; pieces == 1 {
 			at = time.Since(start)
 		}
 		return nil

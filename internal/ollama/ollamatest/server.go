@@ -23,15 +23,14 @@ import (
 
 // Options describes a [Server]. The zero value is one small model that computes at once.
 type Options struct {
-	Model         string        // its name, with a tag; empty means fake:latest
-	Others        []string      // further models that it has, by their names
-	Digest        string        // of the first model; each other one has a digest that follows from its name
-	Version       string        // of Ollama; empty means 0.34.0, and with 0.33 and older answers do not count cached tokens
-	Slots         int           // requests computed at once for each model, others wait; 0 means 1
-	Thinks        bool          // the models can think
-	SentencePiece bool          // the models say that their tokenizer is that, instead of byte-pair encoding
-	PerToken      time.Duration // for each token, of the prompt (if not cached) and of the answer
-	Unrecorded    bool          // requests are not kept, as there will be very many: Requests and Generations return none
+	Model      string        // its name, with a tag; empty means fake:latest
+	Others     []string      // further models that it has, by their names
+	Digest     string        // of the first model; each other one has a digest that follows from its name
+	Version    string        // of Ollama; empty means 0.34.0, and with 0.33 and older answers do not count cached tokens
+	Slots      int           // requests computed at once for each model, others wait; 0 means 1
+	Thinks     bool          // the models can think
+	PerToken   time.Duration // for each token, of the prompt (if not cached) and of the answer
+	Unrecorded bool          // requests are not kept, as there will be very many: Requests and Generations return none
 }
 
 // Server is a fake Ollama that listens on a loopback port.

@@ -131,13 +131,9 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("model '%s' not found", tagged(b.Model)))
 		return
 	}
-	tokenizer := "gpt2"
-	if s.options.SentencePiece {
-		tokenizer = "llama"
-	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"details": s.find(b.Model).listed()["details"], "modified_at": now(), "capabilities": s.capabilities(),
-		"model_info": map[string]any{"general.architecture": "llama", "tokenizer.ggml.model": tokenizer, "tokenizer.ggml.add_bos_token": false},
+		"model_info": map[string]any{"general.architecture": "llama", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.add_bos_token": false},
 	})
 }
 
