@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,15 +182,28 @@ func TestDecodeTakesWholeRequests(t *testing.T) {
 	r.results(busy, other, auto)
 }
 
-// While the KV state of the next job is on its way, the slot that it will have may be used for a whole request.
+// While the KV state of the next job is on its way, the slot that it will have may be used for a whole request. The prefill worker may get that one first, by a
+// pull that was made when the first job ended, before anybody knew of it; then the test is done again.
 func TestWholeWhileAStateComes(t *testing.T) {
 	t.Parallel()
+	for range 10 {
+		if wholeWhileAStateComes(t) {
+			return
+		}
+	}
+	t.Error("the prefill worker took the job each time")
+}
+
+// wholeWhileAStateComes reports whether the decode worker was the one that got the whole request.
+func wholeWhileAStateComes(t *testing.T) bool {
 	r := newRig(t)
 	first, handed, whole := testJob(jobs.Batch), testJob(jobs.Batch), testJob(jobs.Batch, planned)
 	hold, busy, state := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var prefilled atomic.Bool
 	r.startPrefill(1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
-		if task.Job.ID == whole.ID { // by a pull that was made when the first job ended, before anybody knew of this one
-			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineBusy, "it is for the decode worker")
+		if task.Job.ID == whole.ID {
+			prefilled.Store(true)
+			return answer(ctx, task)
 		}
 		return passOn(ctx, task)
 	}, func(c *WorkerConfig) { c.Next = leave })
@@ -222,9 +236,13 @@ func TestWholeWhileAStateComes(t *testing.T) {
 	r.result(whole)
 	close(state)
 	r.results(first, handed, whole)
+	if prefilled.Load() {
+		return false
+	}
 	if got, want := []string{<-ran, <-ran, <-ran}, []string{first.ID, whole.ID, handed.ID}; !slices.Equal(got, want) {
 		t.Errorf("ran %s, want %s", got, want)
 	}
+	return true
 }
 
 // A prefill worker takes jobs of plan auto beyond what its gate lets pass, if that is chosen, and leaves them if not; others wait for the gate.
