@@ -59,7 +59,7 @@ test-engines: engines backends ## the whole matrix of hand-overs: every shape of
 	TANDEM_MATRIX=whole go test -v -count=1 -timeout 40m -run 'Backend|TestCheck$$|SoundEngines|Forged' ./internal/app ./internal/slots
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, go fix, go mod tidy, shell scripts, units and plists, vuln
+lint: ## gofmt, vet (Linux and macOS), staticcheck, go fix, go mod tidy, shell scripts, units and plists, documents, vuln
 	@tools/needs.sh $(LINT_NEEDS)
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change (make fmt):"; echo "$$files"; exit 1; }
 	for platform in $(PLATFORMS); do GOOS=$${platform%/*} GOARCH=$${platform#*/} $(SPARE) go vet ./... || exit 1; done

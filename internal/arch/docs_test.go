@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // root is the project's folder.
@@ -93,6 +94,37 @@ func TestReaderFindsThePlace(t *testing.T) {
 			t.Errorf("to %s: the row %q does not name %s, but %q", tt.task, tt.row, tt.file, rows[tt.row])
 		case !strings.Contains(string(text), tt.has):
 			t.Errorf("to %s: %s has no %q", tt.task, tt.file, tt.has)
+		}
+	}
+}
+
+// Lines of Markdown have at most 100 characters, but for tables, code and what has no space to break at.
+func TestMarkdownIsWrapped(t *testing.T) {
+	const width = 100
+	pages := []string{"README.md", "AGENTS.md", "CHANGELOG.md", "deploy/README.md"}
+	docs, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil || len(docs) < 8 {
+		t.Fatalf("found %d pages in docs, %v", len(docs), err)
+	}
+	for _, page := range docs {
+		pages = append(pages, "docs/"+filepath.Base(page))
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, n := false, 0
+		for line := range strings.Lines(string(text)) {
+			n++
+			line = strings.TrimRight(line, "\n")
+			switch {
+			case strings.HasPrefix(strings.TrimSpace(line), "```"):
+				code = !code
+			case code, strings.HasPrefix(line, "|"), utf8.RuneCountInString(line) <= width:
+			case strings.Contains(strings.TrimSpace(quoted.ReplaceAllString(line, "x")), " "):
+				t.Errorf("%s:%d has %d characters, want at most %d", page, n, utf8.RuneCountInString(line), width)
+			}
 		}
 	}
 }
