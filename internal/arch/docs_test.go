@@ -26,7 +26,7 @@ func expand(path string) []string {
 		return []string{path}
 	}
 	var all []string
-	for _, part := range strings.Split(m[2], ",") {
+	for part := range strings.SplitSeq(m[2], ",") {
 		all = append(all, m[1]+part+m[3])
 	}
 	return all
