@@ -76,7 +76,7 @@ func TestReaderFindsThePlace(t *testing.T) {
 		{"wait longer before a job is tried again", "how often a stage is tried, how long until the next try", "internal/protocol/retry.go", "const first = 800 * time.Millisecond"},
 		{"see why a job was requeued", "why a job was tried again or requeued", "internal/queue/settle.go", "jobs.EventRequeued"},
 		{"add a field to the result", "a field of the result", "jobs/result.go", "type Result struct"},
-		{"say in the result which file was used", "a field of the result", "internal/pipeline/decode.go", "jobs.NewResult("},
+		{"say in the result which file was used", "a field of the result", "internal/pipeline/decode.go", "c.Result(t.Job"},
 		{"accept another sampling option", "a field of the job", "jobs/validate.go", "func (o *Options) validate()"},
 		{"count something new for Prometheus", "a metric", "internal/telemetry/metrics.go", "func NewMetrics("},
 		{"keep more results", "a stream, or its limits", "internal/queue/topology.go", "keepResults"},

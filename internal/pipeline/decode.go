@@ -40,6 +40,7 @@ func (s *Stage) disaggregated(t *protocol.Task, c engine.Completion, start time.
 	r.Method = jobs.MethodDisaggregated
 	r.Servers.Prefill = p.Server
 	r.Attempts.Prefill = t.Handover.Attempts
+	r.Usage.DecodeCached, r.Usage.DecodeComputed = c.CachedTokens, c.ComputedTokens
 	r.Usage.PrefillCached, r.Usage.PrefillComputed = p.CachedTokens, p.ComputedTokens
 	r.Timings.QueuePrefillSeconds = p.QueueSeconds
 	r.Timings.PrefillSeconds = p.Seconds
@@ -78,10 +79,6 @@ func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcom
 	s.computed(t.Job, c.PromptTokens, c.ComputedTokens, c.PrefillDuration, c.DecodeDuration)
 	r := s.result(t, c, start)
 	r.Servers.Prefill = s.server
-	r.Usage.PrefillCached, r.Usage.PrefillComputed = r.Usage.DecodeCached, r.Usage.DecodeComputed
-	r.Usage.DecodeCached, r.Usage.DecodeComputed = 0, 0
-	r.Timings.PrefillSeconds = c.PrefillDuration.Seconds()
-	r.Timings.PrefillTokensPerSecond = engine.PerSecond(c.ComputedTokens, c.PrefillDuration)
 	r.Method = jobs.MethodLocal
 	if t.Handover != nil {
 		r.Attempts.Prefill = t.Handover.Attempts
@@ -100,25 +97,15 @@ func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcom
 // result fills what every way of generating has in common.
 func (s *Stage) result(t *protocol.Task, c engine.Completion, start time.Time) *jobs.Result {
 	s.measured(t, c, time.Since(start))
-	r := jobs.NewResult(t.Job, jobs.Succeeded)
-	r.Text, r.Thinking, r.FinishReason = c.Text, c.Thinking, c.FinishReason
+	r := c.Result(t.Job, s.about())
 	if t.Handover != nil {
 		r.Decision = t.Handover.Decision
-		r.Warnings = slices.Clone(t.Handover.Warnings)
+		r.Warnings = append(slices.Clone(t.Handover.Warnings), r.Warnings...)
 	}
-	r.Warnings = append(r.Warnings, c.Warnings...)
 	r.Servers.Decode = s.server
 	r.Attempts.Decode = t.Attempt
-	r.Usage.PromptTokens = c.PromptTokens
-	r.Usage.DecodeCached, r.Usage.DecodeComputed = c.CachedTokens, c.ComputedTokens
-	r.Usage.GeneratedTokens = c.GeneratedTokens
 	r.Timings.QueueDecodeSeconds = t.Waited.Seconds()
-	r.Timings.DecodeSeconds = c.DecodeDuration.Seconds()
-	r.Timings.DecodeTokensPerSecond = engine.PerSecond(c.GeneratedTokens, c.DecodeDuration)
-	r.Timings.TimeToFirstTokenSeconds = c.FirstToken.Seconds()
 	r.Timings.TotalSeconds = t.SinceAccepted().Seconds()
-	about := s.about()
-	r.Provenance.ModelDigest, r.Provenance.Engine, r.Provenance.EngineVersion = about.ModelDigest, about.Engine, about.Version
 	s.log.Debug("generated", "job", t.Job.ID, "stage", t.Stage, "tokens", c.GeneratedTokens, "seconds", time.Since(start).Seconds())
 	return r
 }
