@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"tandem/internal/protocol"
-	"tandem/internal/rig/tap"
 	"tandem/jobs"
+	"tandem/test/rig/tap"
 )
 
 // Whoever awaits a job that failed is told so, although no leader answers for a moment when it is asked whether the job was replayed.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"tandem/internal/protocol"
-	"tandem/internal/rig/tap"
 	"tandem/jobs"
+	"tandem/test/rig/tap"
 )
 
 // A hop that is on its way when its job is cancelled or purged, or expires, over a wire that holds it up or breaks, is not taken when it comes at last.

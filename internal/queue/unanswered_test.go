@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tandem/internal/rig/tap"
 	"tandem/jobs"
+	"tandem/test/rig/tap"
 )
 
 // A request that reaches nobody, as while a cluster elects a leader, is made again, however long its caller is willing to wait.

@@ -3,7 +3,7 @@ package schedule_test
 import (
 	"math"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // load5 is what jobs take, in seconds: of the prefill machines, of the decode machines, of the links; and, of the first two again, what they

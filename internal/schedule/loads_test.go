@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // load makes the jobs of a class, as test/planbench has them.

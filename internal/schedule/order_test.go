@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // answerWeight is for how many tokens of a prompt a token of an answer counts in an order, as in internal/app/submitter/order.go.

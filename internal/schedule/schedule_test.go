@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"tandem/internal/rig/paced/fleet"
 	"tandem/internal/schedule"
+	"tandem/test/rig/paced/fleet"
 )
 
 // goal is how long a class may take, beside the bound and beside the best of the policies that decide nothing.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // job is one request, in tokens. What its answer will be, nobody knows who decides.

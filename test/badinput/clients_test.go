@@ -15,7 +15,7 @@ import (
 // ours are the folders of what runs at a user's; what only tests and the fault rig run is left out, and grading, which speaks no HTTP.
 var (
 	ours    = []string{"../../cmd", "../../internal"}
-	leftOut = []string{"../../internal/rig", "../../internal/standin", "../../internal/tinymodel", "../../internal/grader"}
+	leftOut = []string{"../../test/rig", "../../internal/standin", "../../internal/tinymodel", "../../internal/grader"}
 )
 
 // TestHTTPIsBounded: whoever speaks HTTP asks no proxy, follows no redirect, unpacks nothing, and reads and waits within limits.

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"tandem/internal/rig"
-	"tandem/internal/rig/check"
-	"tandem/internal/rig/history"
-	"tandem/internal/rig/host"
+	"tandem/test/rig"
+	"tandem/test/rig/check"
+	"tandem/test/rig/history"
+	"tandem/test/rig/host"
 )
 
 func main() {

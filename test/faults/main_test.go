@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/rig"
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/power"
+	"tandem/test/rig"
+	"tandem/test/rig/host"
+	"tandem/test/rig/power"
 )
 
 // programs are those of every test here, built once.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	"tandem/internal/rig"
-	"tandem/internal/rig/check"
-	"tandem/internal/rig/host"
+	"tandem/test/rig"
+	"tandem/test/rig/check"
+	"tandem/test/rig/host"
 )
 
 // mutants runs broken builds, and says for each whether the judge saw what was taken out of it. The whole programs go through the same faults first, and

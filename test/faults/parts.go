@@ -7,9 +7,9 @@ import (
 	"io"
 	"slices"
 
-	"tandem/internal/rig"
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/power"
+	"tandem/test/rig"
+	"tandem/test/rig/host"
+	"tandem/test/rig/power"
 )
 
 // part is something that can be run by its name.

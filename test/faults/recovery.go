@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"tandem/internal/rig"
-	"tandem/internal/rig/host"
+	"tandem/test/rig"
+	"tandem/test/rig/host"
 )
 
 // errMissed says that all is well, but not soon enough.

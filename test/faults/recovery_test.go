@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tandem/internal/rig"
+	"tandem/test/rig"
 )
 
 // TestClusterStorm is the storm on three NATS servers in small: a leader and a node are lost, and come back.

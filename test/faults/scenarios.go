@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/rig"
-	"tandem/internal/rig/host"
+	"tandem/test/rig"
+	"tandem/test/rig/host"
 )
 
 // scenarios plays each of them and prints a line for each: its name, how many jobs it had, and whether all went as it should. One that this machine cannot play

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tandem/internal/rig"
+	"tandem/test/rig"
 )
 
 // TestScenarios plays those that are soon done. `go run ./test/faults scenarios` plays all of them.

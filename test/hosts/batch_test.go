@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/queue"
-	"tandem/internal/rig/host"
 	"tandem/jobs"
+	"tandem/test/rig/host"
 )
 
 // batch is jobs that the submitter on the grader's host was given.

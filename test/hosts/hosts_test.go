@@ -12,11 +12,11 @@ import (
 
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/netns"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 	"tandem/jobs"
+	"tandem/test/rig/host"
+	"tandem/test/rig/netns"
 )
 
 // TestFourHosts: whatever becomes of the network, every job that was accepted ends once, with the right text, and the grader is told.

@@ -2,7 +2,7 @@
 // made for, each with its own address, and the cables between them fail.
 //
 // The engines are real llama-servers with a small model, which hand over their KV states. The hosts are network namespaces of this
-// machine (see internal/rig/netns); a machine that cannot have them skips the test and says why.
+// machine (see test/rig/netns); a machine that cannot have them skips the test and says why.
 package hosts
 
 import (

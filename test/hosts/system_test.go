@@ -22,9 +22,9 @@ import (
 	"tandem/internal/access"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/netns"
 	"tandem/jobs"
+	"tandem/test/rig/host"
+	"tandem/test/rig/netns"
 )
 
 const model = "qwen3-coder:30b"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // bound is how many seconds the fleet needs at least for the jobs, whatever the schedule: the least T that a linear programme over the ways of the jobs

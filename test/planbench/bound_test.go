@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // twins are a prefill and a decode machine: 1 s for 1,000 tokens of prompt and 10 tokens a second on both, and states that move at once.

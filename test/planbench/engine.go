@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/paced"
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/host"
+	"tandem/test/rig/paced"
+	"tandem/test/rig/paced/fleet"
 )
 
 // site is a fleet at the scales of this run, and the programs for it.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/host"
+	"tandem/test/rig/paced/fleet"
 )
 
 // unit is a load on a fleet: what is measured at once with others, on engines of its own.

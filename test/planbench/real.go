@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"tandem/internal/rig/host"
 	"tandem/internal/tinymodel"
+	"tandem/test/rig/host"
 )
 
 // realOptions say what to measure on real engines: see the flags.

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"tandem/internal/protocol"
-	rig "tandem/internal/rig/engines"
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/paced/fleet"
 	"tandem/internal/tinymodel"
 	"tandem/jobs"
+	rig "tandem/test/rig/engines"
+	"tandem/test/rig/host"
+	"tandem/test/rig/paced/fleet"
 )
 
 type realStart func(context.Context, rig.Options) (rig.Engine, error)

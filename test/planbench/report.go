@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/paced/fleet"
 )
 
 // printFleet writes a fleet's table.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/paced/fleet"
+	"tandem/test/rig/host"
+	"tandem/test/rig/paced/fleet"
 )
 
 // options say what to measure: see the flags.

@@ -17,8 +17,8 @@ import (
 
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
-	"tandem/internal/rig/host"
-	"tandem/internal/rig/tap"
+	"tandem/test/rig/host"
+	"tandem/test/rig/tap"
 )
 
 // tandem is the whole system for one plan: a NATS server, and a worker beside each engine.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/internal/rig/tap"
+	"tandem/test/rig/tap"
 )
 
 // trace is a file of what passes between a worker, its engine and NATS: of what the pauses between two pieces of an engine's work are made. It holds no
