@@ -40,7 +40,7 @@ func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) 
 		return nil, err
 	}
 	defer w.leave()
-	w.watch.check(jobID)
+	w.known = false
 	return w.first(ctx)
 }
 
@@ -88,6 +88,7 @@ type resultWait struct {
 	heard   []string        // jobs whose results were heard, and are not there yet,
 	looks   int             // though they were looked up so often
 	slow    bool            // the server was seen to take longer to keep a result than to tell of it
+	known   bool            // its jobs need not be known yet, or are
 
 	unreadable map[string]bool // jobs of which that was said
 
@@ -129,6 +130,10 @@ func (w *resultWait) results(ctx context.Context) iter.Seq2[*jobs.Result, error]
 				} else if !yield(r, nil) {
 					return
 				}
+			}
+			if !w.known && len(results) == 0 {
+				w.known = true
+				w.watch.check(slices.Sorted(maps.Keys(w.missing)))
 			}
 			if err == nil {
 				err = w.wait(ctx, soon.C)

@@ -45,7 +45,7 @@ func newResultWatch(c *Client) *resultWatch {
 
 // join begins to listen for the results of jobs. Batch is a token, or [anyBatch].
 func (s *resultWatch) join(batch string, ids []string) (*resultWait, error) {
-	w := &resultWait{c: s.c, watch: s, batch: batch, missing: map[string]bool{}, unreadable: map[string]bool{}, news: make(chan struct{}, 1)}
+	w := &resultWait{c: s.c, watch: s, batch: batch, known: true, missing: map[string]bool{}, unreadable: map[string]bool{}, news: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.listen(batch, ids); err != nil {
@@ -148,10 +148,10 @@ func (s *resultWatch) doneLocked(w *resultWait, id string) {
 	}
 }
 
-// check has it found out whether a job is known. If it is not, its waits end.
-func (s *resultWatch) check(id string) {
+// check has it found out whether jobs are known. If one is not, its waits end.
+func (s *resultWatch) check(ids []string) {
 	s.mu.Lock()
-	s.fresh = append(s.fresh, id)
+	s.fresh = append(s.fresh, ids...)
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:

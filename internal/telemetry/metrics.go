@@ -122,6 +122,9 @@ func (m *Metrics) Task(t *protocol.Task, d time.Duration, o protocol.Outcome, er
 	if o.Next != nil && o.Next.Prefill != nil {
 		m.promptTokens(o.Next.Prefill.CachedTokens, o.Next.Prefill.ComputedTokens)
 	}
+	if r := o.Result; r != nil && r.Handover != nil && r.Handover.Failure == "" {
+		m.handovers.WithLabelValues("used").Inc()
+	}
 	if r := o.Result; r != nil {
 		if r.Method == jobs.MethodDisaggregated {
 			m.promptTokens(r.Usage.DecodeCached, r.Usage.DecodeComputed)
@@ -153,7 +156,6 @@ func (m *Metrics) Event(e *jobs.Event) {
 			m.rebuilt.WithLabelValues("failed").Inc()
 		}
 	case jobs.EventRestored:
-		m.handovers.WithLabelValues("used").Inc()
 		m.restoring.Observe(e.Seconds)
 	case jobs.EventHandoverFailed:
 		m.handovers.WithLabelValues(string(e.Failure)).Inc()

@@ -40,7 +40,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	job := &jobs.Job{ID: jobs.NewID(), Prompt: "a student's text"}
 	slow := &protocol.Task{Stage: jobs.StageDecode, Job: job, Waited: time.Second}
 	m.Task(slow, time.Second, protocol.Outcome{Result: &jobs.Result{
-		Timings: jobs.Timings{TransferSeconds: 2}, Status: jobs.Succeeded, Method: jobs.MethodDisaggregated, Usage: jobs.Usage{PrefillComputed: 99, DecodeCached: 3, DecodeComputed: 4, GeneratedTokens: 5},
+		Handover: &jobs.HandoverReport{Bytes: 7}, Timings: jobs.Timings{TransferSeconds: 2}, Status: jobs.Succeeded, Method: jobs.MethodDisaggregated, Usage: jobs.Usage{PrefillComputed: 99, DecodeCached: 3, DecodeComputed: 4, GeneratedTokens: 5},
 	}}, nil)
 	m.Task(&protocol.Task{Stage: jobs.StagePrefill, Job: job}, time.Second, protocol.Outcome{Next: &jobs.Handover{Prefill: &jobs.Prefill{CachedTokens: 10, ComputedTokens: 20}}}, nil)
 	m.Task(&protocol.Task{Stage: jobs.StageFallback, Job: job}, time.Second, protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "no"))
