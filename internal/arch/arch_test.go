@@ -31,7 +31,7 @@ const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 
 // grading is what the packages of grading may know of one another.
 var grading = []string{
-	files, "jobs", "internal/batchstats", "internal/sanitize",
+	files, "jobs", "internal/batchstats", "internal/sanitize", "internal/units",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
 	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report",
 }
@@ -55,20 +55,21 @@ var arrows = []arrow{
 	{"client", []string{"jobs", "internal/queue", "internal/access"}, []string{nats + "nats.go"}, "what any program may import: the queue from a submitter's side, without server, engines and command line"},
 	{"client/admin", []string{"client", "jobs", "internal/queue"}, nil, "an operator's side of the queue"},
 	{"internal/natscontext", []string{"jobs"}, []string{nats + "nats.go", nats + "jsm.go/natscontext"}, "contexts of the nats CLI; apart, since its library brings the server along"},
-	{"internal/queue", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/queue", []string{files, "jobs", "internal/units", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "the queue knows NATS and the contract, never an engine"},
 	{"internal/access", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
 	{"internal/natsembed", nil, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 
-	{"internal/pipeline", []string{files, "jobs", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
+	{"internal/pipeline", []string{files, "jobs", "internal/units", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
-	{"internal/grader/notebook", []string{"jobs"}, nil, "reading a notebook stands below all grading"},
+	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs"}, nil, "finding submissions knows no notebooks"},
 	{"internal/grader/rubric", []string{"jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
 	{"internal/batchstats", []string{"jobs"}, nil, "adds up results"},
 	{files, nil, nil, "writing files needs the standard library only"},
+	{"internal/units", nil, nil, "writing figures needs the standard library only"},
 	{"internal/sanitize", nil, nil, "making text harmless needs the standard library only"},
 
 	{"test/rig/history", nil, nil, "what was seen is written with the standard library only"},
@@ -90,13 +91,13 @@ var arrows = []arrow{
 	{"internal/ollama/ollamatest", nil, nil, "the fake Ollama speaks HTTP, like the real one"},
 	{"internal/llamacpp", []string{files, "jobs", "internal/protocol", "internal/engine", "internal/gguf", "internal/supervisor", "internal/slots"}, nil, "an engine knows what engines share, never the queue"},
 	{"internal/engine/enginetest", []string{"jobs", "internal/protocol", "internal/engine"}, []string{"github.com/google/go-cmp", "go.uber.org/goleak"}, "the conformance suite knows engines by their interface"},
-	{"internal/engine", []string{files, "jobs", "internal/protocol", "internal/schedule"}, nil, "the interface stands below all engines"},
+	{"internal/engine", []string{files, "jobs", "internal/units", "internal/protocol", "internal/schedule"}, nil, "the interface stands below all engines"},
 	{"internal/schedule", nil, nil, "looking ahead knows times only"},
 	{"internal/slots", []string{"jobs", "internal/protocol", "internal/engine", "internal/gguf"}, []string{"golang.org/x/sync/errgroup"}, "slots and state files stand below both engines, and know what engines share"},
 	{"internal/gguf", nil, nil, "reading a header needs the standard library only"},
 	{"internal/shim", []string{files, "internal/shim/program"}, nil, "putting the shim in its place needs no more than the shim"},
 	{"internal/shim/program", nil, nil, "what Ollama starts must be small and depend on nothing that can fail"},
-	{"internal/handover", []string{"jobs", "internal/protocol"}, nil, "moving files needs the contract only"},
+	{"internal/handover", []string{"jobs", "internal/units", "internal/protocol"}, nil, "moving files needs the contract only"},
 
 	{"internal/standin", []string{"internal/supervisor", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
 	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -86,7 +87,7 @@ func newLeases(budget int64, alive func(context.Context, []string) (map[string]b
 // room waits until so many bytes may be held beside what is held already.
 func (l *leases) room(ctx context.Context, bytes int64) error {
 	if bytes > l.budget {
-		return protocol.HandoverErrorf(jobs.FailBudget, "a KV state of %s is more than the budget of %s; raise --handover-budget", size(bytes), size(l.budget))
+		return protocol.HandoverErrorf(jobs.FailBudget, "a KV state of %s is more than the budget of %s; raise --handover-budget", units.Bytes(bytes), units.Bytes(l.budget))
 	}
 	for {
 		l.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -48,7 +49,7 @@ func newTarget(dir, prefix string, whole int64, write func(*os.File, []byte) (in
 
 func (t *target) create() error {
 	if free, err := freeBytes(t.dir); err == nil && free < uint64(t.whole) { // a system that cannot say will when it is full
-		return protocol.HandoverErrorf(jobs.FailDisk, "the KV state needs %s and %s has %s left; make room, or give another folder", size(t.whole), t.dir, size(int64(free)))
+		return protocol.HandoverErrorf(jobs.FailDisk, "the KV state needs %s and %s has %s left; make room, or give another folder", units.Bytes(t.whole), t.dir, units.Bytes(int64(free)))
 	}
 	file, err := t.root.OpenFile(t.name+partSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -95,9 +96,9 @@ func (t *target) written() (*os.File, error) { return t.root.Open(t.name + partS
 func (t *target) failed(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return protocol.HandoverErrorf(jobs.FailDisk, "%s was full after %s of %s of the KV state; make room, or give another folder: %w", t.dir, size(t.size), size(t.whole), err)
+		return protocol.HandoverErrorf(jobs.FailDisk, "%s was full after %s of %s of the KV state; make room, or give another folder: %w", t.dir, units.Bytes(t.size), units.Bytes(t.whole), err)
 	case errors.Is(err, syscall.EFBIG):
-		return protocol.HandoverErrorf(jobs.FailDisk, "no file of %s may be written in %s; raise the worker's limit (ulimit -f, LimitFSIZE): %w", size(t.whole), t.dir, err)
+		return protocol.HandoverErrorf(jobs.FailDisk, "no file of %s may be written in %s; raise the worker's limit (ulimit -f, LimitFSIZE): %w", units.Bytes(t.whole), t.dir, err)
 	}
 	return protocol.HandoverErrorf(jobs.FailDisk, "write the KV state in %s: %w", t.dir, err)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -68,7 +69,7 @@ func (t *transfer) pull(ctx context.Context) error {
 		return err
 	}
 	if sum != want {
-		return protocol.HandoverErrorf(jobs.FailDigest, "the KV state of %s from %s is not the one that was written: its SHA-256 differs; test the memory and network of both machines if this goes on", size(t.state.Bytes), t.url.Host)
+		return protocol.HandoverErrorf(jobs.FailDigest, "the KV state of %s from %s is not the one that was written: its SHA-256 differs; test the memory and network of both machines if this goes on", units.Bytes(t.state.Bytes), t.url.Host)
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (t *transfer) move(ctx context.Context, hash *hasher) error {
 			if a.silent() {
 				return a.tooSlow()
 			}
-			return brokenError{protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s; see that the prefill worker at %s still runs", size(t.target.size), size(t.state.Bytes), t.url.Host)}
+			return brokenError{protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s; see that the prefill worker at %s still runs", units.Bytes(t.target.size), units.Bytes(t.state.Bytes), t.url.Host)}
 		}
 	}
 	var more [1]byte // reading to the end also keeps the connection
@@ -174,20 +175,20 @@ func (t *transfer) checkHead(a *answer, from, end int64) error {
 	}
 	switch {
 	case a.ContentLength >= 0 && a.ContentLength < missing:
-		return protocol.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, size(from+a.ContentLength), size(end))
+		return protocol.HandoverErrorf(jobs.FailTruncated, "%s has %s of the KV state, and %s were promised", t.url.Host, units.Bytes(from+a.ContentLength), units.Bytes(end))
 	case from == 0 && a.StatusCode == http.StatusOK:
 		return nil
 	case from == 0 || a.StatusCode != http.StatusPartialContent:
-		return protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", size(from), size(end), t.url.Host, a.StatusCode)
+		return protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s does not go on from there (HTTP status %d)", units.Bytes(from), units.Bytes(end), t.url.Host, a.StatusCode)
 	}
 	if first, last, total, ok := parseContentRange(a.Header.Get("Content-Range")); !ok || first != from || last != end-1 || total != end {
-		return protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", size(from), size(end), t.url.Host)
+		return protocol.HandoverErrorf(jobs.FailTruncated, "the KV state broke off after %s of %s, and %s goes on elsewhere", units.Bytes(from), units.Bytes(end), t.url.Host)
 	}
 	return nil
 }
 
 func (t *transfer) tooMuch() error {
-	return protocol.HandoverErrorf(jobs.FailTruncated, "%s sends more than the %s that were promised; it is not the KV state", t.url.Host, size(t.state.Bytes))
+	return protocol.HandoverErrorf(jobs.FailTruncated, "%s sends more than the %s that were promised; it is not the KV state", t.url.Host, units.Bytes(t.state.Bytes))
 }
 
 // askDigest asks for the digest until it is there.
@@ -203,7 +204,7 @@ func (t *transfer) askDigest(ctx context.Context) (string, error) {
 			return sum, nil
 		}
 		if time.Now().After(until) {
-			return "", protocol.HandoverErrorf(jobs.FailTooSlow, "%s has not computed the digest of %s yet; look at the load of the prefill machine", t.url.Host, size(t.state.Bytes))
+			return "", protocol.HandoverErrorf(jobs.FailTooSlow, "%s has not computed the digest of %s yet; look at the load of the prefill machine", t.url.Host, units.Bytes(t.state.Bytes))
 		}
 		if err := pause(ctx, digestPause); err != nil {
 			return "", err
@@ -292,15 +293,4 @@ func parseContentRange(header string) (first, last, total int64, ok bool) {
 	}
 	first, last, total = numbers[0], numbers[1], numbers[2]
 	return first, last, total, first <= last && last < total
-}
-
-// size is a number of bytes for a person.
-func size(bytes int64) string {
-	switch {
-	case bytes >= 1e9:
-		return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
-	case bytes >= 1e6:
-		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
-	}
-	return fmt.Sprintf("%d bytes", bytes)
 }

@@ -9,6 +9,7 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -41,7 +42,7 @@ func (s *Stage) mayExport(j *jobs.Job) (bytes int64, denied *protocol.HandoverEr
 	bytes = tokens*about.KVTransfer.BytesPerToken + about.KVTransfer.FixedBytes
 	if !s.holder.Fits(bytes) {
 		return bytes, protocol.HandoverErrorf(jobs.FailBudget, "the KV state of about %s tokens would have about %s, which is more than the prefill machine may hold at all; raise its --handover-budget",
-			count(int(tokens)), size(bytes))
+			units.Count(int(tokens)), units.Bytes(bytes))
 	}
 	return bytes, s.noTaker()
 }

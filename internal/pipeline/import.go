@@ -11,6 +11,7 @@ import (
 	"tandem/internal/engine"
 	"tandem/internal/handover"
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -204,7 +205,7 @@ func missed(st *jobs.State, c engine.Completion) *protocol.HandoverError {
 	}
 	return protocol.HandoverErrorf(jobs.FailSilentMiss,
 		"the decode engine took a KV state of %s tokens, then found %s of the prompt in its cache and computed %s; let only the worker send requests to it",
-		count(st.Tokens), count(c.CachedTokens), count(c.ComputedTokens))
+		units.Count(st.Tokens), units.Count(c.CachedTokens), units.Count(c.ComputedTokens))
 }
 
 // ended has the hand-over measured.

@@ -142,13 +142,13 @@ func controlSubject(verb, user string) string {
 }
 
 // ServeControl runs the service until stop is called. Requests that are being answered then are refused with code draining, for others to
-// answer. Who is shown by tools.
-func (c *Conn) ServeControl(ctx context.Context, who map[string]string) (stop func(), err error) {
+// answer. Who is shown by tools. Kept is closed when the cancels are done that were kept before, or cannot be read.
+func (c *Conn) ServeControl(ctx context.Context, who map[string]string) (stop func(), kept <-chan struct{}, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	service, err := micro.AddService(c.nc, micro.Config{Name: controlName, Version: controlVersion, Description: "looks up and ends jobs", Metadata: who})
 	if err != nil {
 		cancel()
-		return nil, c.failed(ctx, err, "start service %s", controlName)
+		return nil, nil, c.failed(ctx, err, "start service %s", controlName)
 	}
 	var reader sync.WaitGroup
 	stop = sync.OnceFunc(func() {
@@ -161,12 +161,13 @@ func (c *Conn) ServeControl(ctx context.Context, who map[string]string) (stop fu
 		for name, subject := range map[string]string{verb: "control." + verb + ".*", "operator-" + verb: controlSubject(verb, "")} {
 			if err := service.AddEndpoint(name, answer, micro.WithEndpointSubject(subject)); err != nil {
 				stop()
-				return nil, c.failed(ctx, err, "start service %s", controlName)
+				return nil, nil, c.failed(ctx, err, "start service %s", controlName)
 			}
 		}
 	}
-	reader.Go(func() { c.honourKept(ctx) })
-	return stop, nil
+	done := make(chan struct{})
+	reader.Go(func() { c.honourKept(ctx, sync.OnceFunc(func() { close(done) })) })
+	return stop, done, nil
 }
 
 // answer does what a request asks for, and answers.
@@ -292,17 +293,19 @@ func (c *Conn) keepCancel(ctx context.Context, user, what, name string) error {
 	return nil
 }
 
-// honourKept does what was kept, and what is kept later, until ctx ends.
-func (c *Conn) honourKept(ctx context.Context) {
+// honourKept does what was kept, and what is kept later, until ctx ends. It calls done when nothing is left, or it cannot be read.
+func (c *Conn) honourKept(ctx context.Context, done func()) {
 	for said := false; ctx.Err() == nil; pause(ctx, longWait) {
-		if err := c.readKept(ctx); err != nil && ctx.Err() == nil && !said {
+		err := c.readKept(ctx, done)
+		done()
+		if err != nil && ctx.Err() == nil && !said {
 			c.log.Warn("read kept cancels; trying on", "error", err)
 			said = true
 		}
 	}
 }
 
-func (c *Conn) readKept(ctx context.Context) error {
+func (c *Conn) readKept(ctx context.Context, done func()) error {
 	looking, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
 	consumer, err := c.js.Consumer(looking, StreamControl, keptConsumer().Durable)
@@ -315,6 +318,9 @@ func (c *Conn) readKept(ctx context.Context) error {
 	}
 	defer list.Stop()
 	defer context.AfterFunc(ctx, list.Stop)()
+	if consumer.CachedInfo().NumPending == 0 {
+		done()
+	}
 	for {
 		msg, err := list.Next()
 		if err != nil {
@@ -327,6 +333,9 @@ func (c *Conn) readKept(ctx context.Context) error {
 		}
 		if err := msg.Ack(); err != nil {
 			return err
+		}
+		if meta, err := msg.Metadata(); err == nil && meta.NumPending == 0 {
+			done()
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (r *rig) begin() {
 func (r *rig) serveControl(c *Conn) {
 	r.t.Helper()
 	var err error
-	if r.stopControl, err = c.ServeControl(r.t.Context(), nil); err != nil {
+	if r.stopControl, _, err = c.ServeControl(r.t.Context(), nil); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(r.stopControl)

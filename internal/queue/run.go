@@ -22,6 +22,7 @@ const (
 	defaultDrainLimit = 30 * time.Second
 	handBackLimit     = 5 * time.Second // for what was cancelled to be handed back
 
+	keptLimit = 5 * time.Second  // for cancels that were kept, before jobs are taken
 	peekLimit = 10 * time.Second // for what is done of a job before it has a slot
 
 	// linger is how long pulls are left at the server while no job may be fetched. What arrives is handed
@@ -198,7 +199,7 @@ func (w *Worker) Run(parent context.Context) error {
 	})
 	helpers.Go(func() { w.beat(helping) })
 	helpers.Go(func() { w.sweep(helping) })
-	stopControl, err := w.c.ServeControl(helping, map[string]string{"role": string(w.cfg.Role), "model": w.cfg.Model, "machine": w.cfg.Machine, "worker": w.cfg.ID})
+	stopControl, kept, err := w.c.ServeControl(helping, map[string]string{"role": string(w.cfg.Role), "model": w.cfg.Model, "machine": w.cfg.Machine, "worker": w.cfg.ID})
 	if err != nil {
 		stop(err)
 	} else {
@@ -208,6 +209,11 @@ func (w *Worker) Run(parent context.Context) error {
 	// Publishing and acknowledging go on when the tasks are cancelled.
 	publishing, giveUp := context.WithCancel(helping)
 	tasks, cancelTasks := context.WithCancelCause(publishing)
+	select { // a job that was cancelled while nobody lived is not to be begun
+	case <-kept:
+	case <-time.After(keptLimit):
+	case <-ctx.Done():
+	}
 	select {
 	case <-known:
 		if err := w.dispatch(ctx, publishing, tasks); err != nil {

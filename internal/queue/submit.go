@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -251,7 +252,7 @@ func (c *Client) refusal(ctx context.Context, j *jobs.Job, bytes int, refused er
 	if done, err := control[bounded](ctx, c.Conn, verbBound, c.user, request{}); err == nil && done.Jobs > 0 {
 		verdict = &jobs.Error{
 			Code: jobs.CodeQueueFull, RetryAfter: soonest,
-			Message: fmt.Sprintf("the queue was full of another user's jobs, and %s of them were ended; try again in about %s", thousands(uint64(done.Jobs)), roughly(soonest)),
+			Message: fmt.Sprintf("the queue was full of another user's jobs, and %s of them were ended; try again in about %s", units.Count(uint64(done.Jobs)), units.Roughly(soonest)),
 		}
 	}
 	return false, verdict, err

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -103,16 +103,16 @@ func (f fullness) hasRoom() bool {
 // err says how full the intake is, and when to try again if jobs leave it.
 func (f fullness) err(leaving bool) *jobs.Error {
 	e := &jobs.Error{Code: jobs.CodeQueueFull}
-	how := fmt.Sprintf("%s jobs%s wait, the limit is %s", thousands(f.state.Msgs), f.whose, thousands(uint64(f.config.MaxMsgs)))
+	how := fmt.Sprintf("%s jobs%s wait, the limit is %s", units.Count(f.state.Msgs), f.whose, units.Count(uint64(f.config.MaxMsgs)))
 	if f.byBytes {
-		how = fmt.Sprintf("%s jobs%s of %s wait, the limit is %s", thousands(f.state.Msgs), f.whose, megabytes(f.state.Bytes), megabytes(uint64(f.config.MaxBytes)))
+		how = fmt.Sprintf("%s jobs%s of %s wait, the limit is %s", units.Count(f.state.Msgs), f.whose, units.Bytes(f.state.Bytes), units.Bytes(uint64(f.config.MaxBytes)))
 	}
 	if !leaving {
 		e.Message = "the queue is full: " + how + "; none of them leaves, since no decode worker lives that could take one; start one"
 		return e
 	}
 	e.RetryAfter = f.retryAfter()
-	e.Message = fmt.Sprintf("the queue is full: %s; try again in about %s", how, roughly(e.RetryAfter))
+	e.Message = fmt.Sprintf("the queue is full: %s; try again in about %s", how, units.Roughly(e.RetryAfter))
 	return e
 }
 
@@ -129,27 +129,4 @@ func (f fullness) retryAfter() time.Duration {
 	each := f.at.Sub(f.state.FirstTime).Seconds() / float64(jobs)
 	after := time.Duration(min(each*float64(wanted), latest.Seconds()) * float64(time.Second))
 	return max(after, soonest)
-}
-
-// thousands writes a number as in 20,000.
-func thousands(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// megabytes writes a size as in 2,147 MB.
-func megabytes(bytes uint64) string {
-	const mega = 1_000_000
-	return thousands((bytes+mega/2)/mega) + " MB"
-}
-
-// roughly writes an estimate in whole seconds, or minutes if it is long.
-func roughly(d time.Duration) string {
-	if d >= 2*time.Minute {
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	}
-	return fmt.Sprintf("%.0f s", max(1, d.Seconds()))
 }

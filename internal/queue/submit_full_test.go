@@ -45,7 +45,7 @@ func TestFullness(t *testing.T) {
 		{"small", intake(3, 1, 30*time.Second), false, 10 * time.Second, "3 jobs wait, the limit is 20,000; try again in about 10 s"},
 		{"emptied meanwhile", intake(0, 0, 0), false, time.Second, "0 jobs wait"},
 		{"of long prompts", byBytes(intake(500, 2147, 500*time.Second), 5_000), false, 5 * time.Second,
-			"the queue is full: 500 jobs of 2,147 MB wait, the limit is 2,147 MB; try again in about 5 s"},
+			"the queue is full: 500 jobs of 2.1 GB wait, the limit is 2.1 GB; try again in about 5 s"},
 		{"of short prompts, for a long one", byBytes(intake(10_000, 2000, 1000*time.Second), 40e6), false, 20100 * time.Millisecond, "about 20 s"},
 		{"that nobody serves", intake(20_000, 100, time.Hour), true, 0,
 			"the queue is full: 20,000 jobs wait, the limit is 20,000; none of them leaves, since no decode worker lives that could take one; start one"},
@@ -67,7 +67,7 @@ func TestFullIntakeSaysWhen(t *testing.T) {
 		says  string
 	}{
 		"jobs":  {func(c *jetstream.StreamConfig) { c.MaxMsgs = 3 }, "3 jobs wait, the limit is 3"},
-		"bytes": {func(c *jetstream.StreamConfig) { c.MaxBytes = 4 << 20 }, "3 jobs of 3 MB wait, the limit is 4 MB"},
+		"bytes": {func(c *jetstream.StreamConfig) { c.MaxBytes = 4 << 20 }, "3 jobs of 3.1 MB wait, the limit is 4.2 MB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

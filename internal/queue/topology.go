@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/protocol"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -188,7 +189,7 @@ func needs(want jetstream.StreamConfig, err error) string {
 		return fmt.Sprintf(": %d replicas need a cluster of as many NATS servers with JetStream; start those, or give fewer --replicas", want.Replicas)
 	case api.ErrorCode == noRoom:
 		return fmt.Sprintf(": it reserves %s of the NATS server's disk, which has less left for streams; free some, or raise max_file_store in the server's configuration",
-			megabytes(uint64(max(0, want.MaxBytes))))
+			units.Bytes(uint64(max(0, want.MaxBytes))))
 	}
 	return ""
 }

@@ -18,7 +18,7 @@ func TestEnsureWithoutRoom(t *testing.T) {
 	if took := time.Since(start); took > absentLimit/2 {
 		t.Errorf("EnsureStreams took %v", took)
 	}
-	for _, want := range []string{"create stream INTAKE", "reserves 2,147 MB", "max_file_store"} {
+	for _, want := range []string{"create stream INTAKE", "reserves 2.1 GB", "max_file_store"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("EnsureStreams: %v; want %q in it", err, want)
 		}

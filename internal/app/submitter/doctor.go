@@ -17,6 +17,7 @@ import (
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/sanitize"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -127,7 +128,7 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 	if err != nil {
 		return err
 	}
-	e.ok("NATS", "%s at %s answers in %.1f ms; JetStream is on, max_payload %s", o.Server.Version, o.Server.URL, o.Server.RTTSeconds*1000, size(uint64(o.Server.MaxPayload)))
+	e.ok("NATS", "%s at %s answers in %.1f ms; JetStream is on, max_payload %s", o.Server.Version, o.Server.URL, o.Server.RTTSeconds*1000, units.Bytes(uint64(o.Server.MaxPayload)))
 	switch o.Server.Sync {
 	case queue.SyncAlways:
 		e.ok("durability", "every message is on the disk before it is acknowledged")

@@ -10,6 +10,7 @@ import (
 
 	"tandem/client/admin"
 	"tandem/internal/engine"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -171,7 +172,7 @@ func (e *examination) judge(check string, t trial) {
 	}
 	s := r.Timings
 	e.ok(check, "%s saved in %s, moved in %s (%s/s), read in %s, checked in %s; %d tokens handed over, %d computed again; first predictions differ by %.4f, from what the decode machine computes by itself by %.4f",
-		size(uint64(h.Bytes)), milli(s.SaveSeconds), milli(s.TransferSeconds), size(uint64(h.BytesPerSecond)), milli(s.RestoreSeconds), milli(s.CheckSeconds),
+		units.Bytes(uint64(h.Bytes)), milli(s.SaveSeconds), milli(s.TransferSeconds), units.Bytes(uint64(h.BytesPerSecond)), milli(s.RestoreSeconds), milli(s.CheckSeconds),
 		r.Usage.HandedOver, r.Usage.DecodeComputed, h.Divergence, *apart)
 	if r.Text != t.whole.Text {
 		e.add(levelWarning, check, "the text differs from the one that the decode machine computes by itself", "two kinds of hardware round differently, which may change a token where two are nearly as likely; if the first predictions differ by more than 0.01, compare the two engines' versions and settings")

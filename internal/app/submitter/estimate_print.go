@@ -6,9 +6,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tandem/internal/engine"
 	"tandem/internal/protocol"
 	"tandem/internal/sanitize"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -77,7 +77,7 @@ func moved(bytes float64) string {
 	if bytes == 0 {
 		return "–"
 	}
-	return engine.Bytes(bytes)
+	return units.Bytes(int64(bytes))
 }
 
 // who says which machines do what.

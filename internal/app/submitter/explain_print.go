@@ -9,6 +9,7 @@ import (
 	"tandem/client/admin"
 	"tandem/internal/engine"
 	"tandem/internal/sanitize"
+	"tandem/internal/units"
 )
 
 // explained is the decision in JSON.
@@ -49,7 +50,7 @@ type rateLine struct {
 
 // rateLines are all figures, in the order of a job's way.
 func rateLines(q engine.Question) []rateLine {
-	perSecond := func(v float64) string { return engine.Bytes(v) + "/s" }
+	perSecond := func(v float64) string { return units.Bytes(int64(v)) + "/s" }
 	line := func(key, name string, text func(float64) string, prefill, decode *engine.Speed) rateLine {
 		return rateLine{key, name, prefill, decode, text}
 	}
@@ -194,7 +195,7 @@ func (p *scene) printTable(s *session) error {
 		if r.Pays {
 			pays = "yes"
 		}
-		fmt.Fprintf(tabs, "%d\t%s\t%s\t%s\t%s\t%.2f×\t%s\t\n", r.Tokens, r.CacheType, engine.Bytes(float64(r.StateBytes)), secs(r.Whole), secs(r.Handover), r.SpeedUp, pays)
+		fmt.Fprintf(tabs, "%d\t%s\t%s\t%s\t%s\t%.2f×\t%s\t\n", r.Tokens, r.CacheType, units.Bytes(r.StateBytes), secs(r.Whole), secs(r.Handover), r.SpeedUp, pays)
 	}
 	_ = tabs.Flush()
 	if !measured {

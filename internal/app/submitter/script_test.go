@@ -315,8 +315,12 @@ func (r *rig) serving(ts *testscript.TestScript, args []string) error {
 		}
 		defer c.Close()
 		o, err := queue.NewClient(c, "").Inspect(r.ctx)
-		if err == nil && slices.ContainsFunc(o.Streams, func(s queue.StreamStatus) bool { return s.Missing }) {
-			err = errors.New("a stream is missing")
+		if err == nil {
+			var missing []queue.Change
+			missing, err = c.Init(r.ctx, nil, 1, true)
+			if slices.ContainsFunc(missing, func(c queue.Change) bool { return c.Missing }) {
+				err = errors.New("a stream is missing")
+			}
 		}
 		if err == nil && len(args) > 2 && !slices.ContainsFunc(o.Models, func(m queue.ModelStatus) bool { return m.Model == args[2] }) {
 			err = errors.New("model " + args[2] + " is not served")

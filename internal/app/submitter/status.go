@@ -14,6 +14,7 @@ import (
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -80,7 +81,7 @@ func faultsOf(o *admin.Overview) []fault {
 		case st.Drift != "":
 			add(st.Drift, "")
 		case st.MaxMessages > 0 && st.Messages*10 >= uint64(st.MaxMessages)*9, st.MaxBytes > 0 && st.Bytes*10 >= uint64(st.MaxBytes)*9:
-			add(fmt.Sprintf("stream %s is nearly full: %d messages, %s", st.Name, st.Messages, size(st.Bytes)), nearlyFull(st.Name))
+			add(fmt.Sprintf("stream %s is nearly full: %d messages, %s", st.Name, st.Messages, units.Bytes(st.Bytes)), nearlyFull(st.Name))
 		}
 	}
 	if len(o.Models) == 0 {
@@ -172,7 +173,7 @@ func writeOverview(out io.Writer, o *admin.Overview, faults []fault) error {
 	fmt.Fprintln(w, "\nSTREAM\tMESSAGES\tSIZE")
 	for _, st := range o.Streams {
 		if !st.Missing {
-			fmt.Fprintf(w, "%s\t%d\t%s\n", st.Name, st.Messages, size(st.Bytes))
+			fmt.Fprintf(w, "%s\t%d\t%s\n", st.Name, st.Messages, units.Bytes(st.Bytes))
 		}
 		if st.Name == queue.StreamDLQ {
 			letters = st.Messages
@@ -228,17 +229,4 @@ func measured(rate float64) string {
 		return figure(rate)
 	}
 	return "–"
-}
-
-// size writes a number of bytes.
-func size(n uint64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }

@@ -11,6 +11,7 @@ import (
 
 	"tandem/internal/batchstats"
 	"tandem/internal/sanitize"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -58,7 +59,7 @@ func (rep batchReport) writePrompts(w *strings.Builder) {
 	t := rep.table(w, "prompt tok", "cached", "computed", "handed over", "computed again", "states", "size", "moved")
 	for _, m := range rep.Models {
 		t.row(m.Model, fmt.Sprint(m.PromptTokens), fmt.Sprint(m.PrefillCached), fmt.Sprint(m.PrefillComputed), fmt.Sprint(m.HandedOver),
-			fmt.Sprint(m.DecodeComputed), fmt.Sprint(m.States), size(uint64(m.StateBytes)), size(uint64(m.MovedBytes)))
+			fmt.Sprint(m.DecodeComputed), fmt.Sprint(m.States), units.Bytes(uint64(m.StateBytes)), units.Bytes(uint64(m.MovedBytes)))
 	}
 	t.flush("(cached and computed where the prompt was processed first; handed over as KV state; moved: what of it the decode machine did not have; computed again on the decode machine)")
 }

@@ -2,9 +2,10 @@ package ask
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"tandem/internal/units"
 )
 
 // clipped is a text in two halves, between which something may be missing.
@@ -59,16 +60,7 @@ func (c clipped) String() string {
 
 // leftOut is the mark.
 func leftOut(bytes int) string {
-	return fmt.Sprintf("\n[… %s bytes left out …]\n", thousands(bytes))
-}
-
-// thousands writes a number as in 12,345.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return fmt.Sprintf("\n[… %s bytes left out …]\n", units.Count(bytes))
 }
 
 // boundary returns the last place at or before n where a character begins.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"unicode/utf8"
 
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -19,12 +20,12 @@ func parse(data []byte) (value, error) {
 		return nil, err
 	}
 	if !utf8.Valid(data) {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook is not valid UTF-8 (at byte %s); convert the file to UTF-8", thousands(invalidAt(data)))
+		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook is not valid UTF-8 (at byte %s); convert the file to UTF-8", units.Count(invalidAt(data)))
 	}
 	text := bytes.Trim(data, " \t\r\n")
 	end, deepest := span(text)
 	if deepest > maxDepth {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook nests lists and objects %s deep; %d are allowed: open it in Jupyter and save it again", thousands(deepest), maxDepth)
+		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook nests lists and objects %s deep; %d are allowed: open it in Jupyter and save it again", units.Count(deepest), maxDepth)
 	}
 	if err := json.Unmarshal(text, new(struct{})); err != nil {
 		return nil, syntaxError(err, text, end < 0)
@@ -40,11 +41,11 @@ func syntaxError(err error, text []byte, open bool) error {
 	}
 	switch {
 	case open && at == int64(len(text)):
-		return jobs.Errorf(jobs.CodeInvalid, "the notebook ends in the middle, after byte %s: it was not copied or uploaded whole; get it again", thousands(len(text)))
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook ends in the middle, after byte %s: it was not copied or uploaded whole; get it again", units.Count(len(text)))
 	case bytes.Contains(text, []byte("\n<<<<<<< ")):
 		return jobs.Errorf(jobs.CodeInvalid, "the notebook holds the marks of a merge conflict of git (<<<<<<<); resolve it, and save the notebook from Jupyter")
 	}
-	return jobs.Errorf(jobs.CodeInvalid, "the notebook is not valid JSON (at byte %s); it was edited by hand or damaged: open it in Jupyter and save it again, or get it again", thousands(int(at)))
+	return jobs.Errorf(jobs.CodeInvalid, "the notebook is not valid JSON (at byte %s); it was edited by hand or damaged: open it in Jupyter and save it again, or get it again", units.Count(int(at)))
 }
 
 func invalidAt(data []byte) int {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -13,7 +14,7 @@ import (
 func Read(data []byte, limits Limits) (*Notebook, error) {
 	limits = limits.orDefault()
 	if len(data) > limits.File {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook is %s bytes long; %s are allowed: clear the outputs that hold pictures or data, and save it again", thousands(len(data)), thousands(limits.File))
+		return nil, jobs.Errorf(jobs.CodeInvalid, "the notebook is %s bytes long; %s are allowed: clear the outputs that hold pictures or data, and save it again", units.Count(len(data)), units.Count(limits.File))
 	}
 	file, err := parse(data)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *reader) readCells(cells value) error {
 		n++
 	}
 	if n > r.limits.Cells {
-		return jobs.Errorf(jobs.CodeInvalid, "the notebook has %s cells; %s are allowed: split it, or delete the cells that hold nothing", thousands(n), thousands(r.limits.Cells))
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook has %s cells; %s are allowed: split it, or delete the cells that hold nothing", units.Count(n), units.Count(r.limits.Cells))
 	}
 	r.nb.Cells = make([]Cell, 0, n)
 	for v := range cells.elements() {

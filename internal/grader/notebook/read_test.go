@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -181,7 +182,7 @@ func TestCutting(t *testing.T) {
 	}
 	source := nb.Cells[0].Source
 	kept := strings.Count(source, "ä") * 2
-	if mark := fmt.Sprintf("\n[… %s bytes left out …]\n", thousands(10000-kept)); !strings.Contains(source, mark) || len(source) > 1001 || kept < 900 {
+	if mark := fmt.Sprintf("\n[… %s bytes left out …]\n", units.Count(10000-kept)); !strings.Contains(source, mark) || len(source) > 1001 || kept < 900 {
 		t.Errorf("source has %d bytes of the text and not the line %q", kept, mark)
 	}
 	if nb.Dropped.Cut != 3 || nb.Dropped.CutBytes < 3*10000-1001-2*301 {

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 	"unicode/utf8"
+
+	"tandem/internal/units"
 )
 
 // clean leaves of a text what a reader sees: it works in place, since every step only shortens. All line ends become \n, control
@@ -110,7 +110,9 @@ func cut(text []byte, limit int) (short string, left int) {
 	return string(text[:head]) + cutMark(left) + string(text[tail:]), left
 }
 
-func cutMark(left int) string { return fmt.Sprintf("\n[… %s bytes left out …]\n", thousands(left)) }
+func cutMark(left int) string {
+	return fmt.Sprintf("\n[… %s bytes left out …]\n", units.Count(left))
+}
 
 // boundary returns the last place at or before n where a character begins; n is at most the length.
 func boundary(text []byte, n int) int {
@@ -118,19 +120,6 @@ func boundary(text []byte, n int) int {
 		n--
 	}
 	return n
-}
-
-// thousands writes a number as in 12,345.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	var b strings.Builder
-	for i, digit := range s {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(digit)
-	}
-	return b.String()
 }
 
 // dataURI is a picture within a text, as Colab and R Markdown write them. The first group stays.
