@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/natsembed"
@@ -44,6 +43,8 @@ func startEcho(pause chan struct{}) *echo {
 		},
 	})
 	must(err)
+	events, err := conn.AllEvents(ctx)
+	must(err)
 	var working sync.WaitGroup
 	working.Go(func() { must(w.Run(ctx)) })
 	e.stop = func() {
@@ -54,12 +55,10 @@ func startEcho(pause chan struct{}) *echo {
 		server.Stop()
 		must(os.RemoveAll(dir))
 	}
-	look, err := queue.Connect(ctx, queue.Config{URL: server.URL()})
-	must(err)
-	defer look.Close()
-	for here := []queue.Presence{}; len(here) == 0; time.Sleep(5 * time.Millisecond) { // nothing says that a worker has come
-		here, err = look.Workers(ctx)
-		must(err)
+	for event := range events {
+		if event.Type == jobs.EventWorkerBegan {
+			break
+		}
 	}
 	return e
 }

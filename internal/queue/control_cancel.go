@@ -7,65 +7,47 @@ import (
 	"tandem/jobs"
 )
 
-// PriorState says what a cancel found.
-type PriorState string
-
-// What a cancel may find.
-const (
-	PriorQueued   PriorState = "queued"   // the job had not begun, or waited for another attempt
-	PriorRunning  PriorState = "running"  // a worker was at it, and has stopped
-	PriorFinished PriorState = "finished" // it had ended before; nothing was changed
-	PriorKept     PriorState = "kept"     // no worker is alive; the first one that comes cancels it
-)
-
-// Cancelled says what became of a job that was to be cancelled.
-type Cancelled struct {
-	JobID  string      `json:"job_id"`
-	Was    PriorState  `json:"was"`
-	Status jobs.Status `json:"status,omitempty"` // of its result: cancelled, unless it was finished
-}
-
 // ended is what became of several jobs.
 type ended struct {
-	Jobs []Cancelled `json:"jobs"`
-	More bool        `json:"more,omitempty"` // there are more; ask again
+	Jobs []jobs.Cancellation `json:"jobs"`
+	More bool                `json:"more,omitempty"` // there are more; ask again
 }
 
 // Cancel has a worker end a job, and its replay if it has one: its result says cancelled, it is taken out of the
 // queue, and a worker that is at it stops its engine. When Cancel returns, no engine call for it
 // begins any more. Cancelling a job that has ended changes nothing and is no error; one that is
 // unknown is of code invalid_request. If no worker is alive the cancel is kept, and done by the first one that comes.
-func (c *Client) Cancel(ctx context.Context, jobID string) (Cancelled, error) {
+func (c *Client) Cancel(ctx context.Context, jobID string) (jobs.Cancellation, error) {
 	if err := checkToken(jobID); err != nil {
-		return Cancelled{}, err
+		return jobs.Cancellation{}, err
 	}
 	list, err := control[ended](ctx, c.Conn, verbCancel, c.user, request{Jobs: []string{jobID}})
 	switch {
 	case errors.Is(err, errNoWorker):
 		return c.cancelLater(ctx, jobID)
 	case err != nil:
-		return Cancelled{}, err
+		return jobs.Cancellation{}, err
 	case len(list.Jobs) != 1:
-		return Cancelled{}, jobs.Errorf(jobs.CodeNATS, "cancel job %s: a worker answers for %d jobs", jobID, len(list.Jobs))
+		return jobs.Cancellation{}, jobs.Errorf(jobs.CodeNATS, "cancel job %s: a worker answers for %d jobs", jobID, len(list.Jobs))
 	}
 	return list.Jobs[0], nil
 }
 
 // cancelLater keeps the cancel of a job that has not ended.
-func (c *Client) cancelLater(ctx context.Context, jobID string) (Cancelled, error) {
+func (c *Client) cancelLater(ctx context.Context, jobID string) (jobs.Cancellation, error) {
 	r, err := c.stored(ctx, anyBatch, jobID)
 	if err != nil {
-		return Cancelled{}, err
+		return jobs.Cancellation{}, err
 	}
 	if r != nil && r.Status != jobs.Failed { // else it may have a replay
-		return Cancelled{jobID, PriorFinished, r.Status}, nil
+		return jobs.Cancellation{JobID: jobID, Was: jobs.PriorFinished, Status: r.Status}, nil
 	}
-	return Cancelled{JobID: jobID, Was: PriorKept}, c.keepCancel(ctx, c.user, keptJob, jobID)
+	return jobs.Cancellation{JobID: jobID, Was: jobs.PriorKept}, c.keepCancel(ctx, c.user, keptJob, jobID)
 }
 
 // CancelBatch has the workers cancel all jobs of a batch that have not ended, and reports on these. If none is alive kept is true, and the
 // first one that comes does it.
-func (c *Client) CancelBatch(ctx context.Context, batch string) (list []Cancelled, kept bool, err error) {
+func (c *Client) CancelBatch(ctx context.Context, batch string) (list []jobs.Cancellation, kept bool, err error) {
 	list, err = c.cancelNow(ctx, batch)
 	if errors.Is(err, errNoWorker) {
 		return list, true, c.keepCancel(ctx, c.user, keptBatch, batch)
@@ -73,7 +55,7 @@ func (c *Client) CancelBatch(ctx context.Context, batch string) (list []Cancelle
 	return list, false, err
 }
 
-func (c *Client) cancelNow(ctx context.Context, batch string) (list []Cancelled, err error) {
+func (c *Client) cancelNow(ctx context.Context, batch string) (list []jobs.Cancellation, err error) {
 	for some := (ended{More: true}); some.More; {
 		if some, err = control[ended](ctx, c.Conn, verbCancel, c.user, request{Batch: batch}); err != nil {
 			return list, err

@@ -21,12 +21,12 @@ func TestCancelQueued(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.relay(waits)
-	for i, want := range []Cancelled{{j.ID, PriorQueued, jobs.Cancelled}, {j.ID, PriorFinished, jobs.Cancelled}} {
+	for i, want := range []jobs.Cancellation{{JobID: j.ID, Was: jobs.PriorQueued, Status: jobs.Cancelled}, {JobID: j.ID, Was: jobs.PriorFinished, Status: jobs.Cancelled}} {
 		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != want {
 			t.Errorf("Cancel, time %d = %+v, %v; want %+v", i+1, got, err, want)
 		}
 	}
-	if got, err := c.Cancel(t.Context(), waits.ID); err != nil || got.Was != PriorQueued {
+	if got, err := c.Cancel(t.Context(), waits.ID); err != nil || got.Was != jobs.PriorQueued {
 		t.Errorf("Cancel in the relay = %+v, %v", got, err)
 	}
 	for _, res := range r.results(j, waits) {
@@ -77,7 +77,7 @@ func TestCancelRunning(t *testing.T) {
 			}
 			<-begun
 			got, err := c.Cancel(t.Context(), j.ID)
-			if want := (Cancelled{j.ID, PriorRunning, jobs.Cancelled}); err != nil || got != want {
+			if want := (jobs.Cancellation{JobID: j.ID, Was: jobs.PriorRunning, Status: jobs.Cancelled}); err != nil || got != want {
 				t.Errorf("Cancel = %+v, %v; want %+v", got, err, want)
 			}
 			select {
@@ -112,7 +112,7 @@ func TestCancelStubborn(t *testing.T) {
 	r.relay(j)
 	<-begun
 	got, err := NewClient(r.connect(), "user").Cancel(t.Context(), j.ID)
-	if err != nil || got.Was != PriorRunning {
+	if err != nil || got.Was != jobs.PriorRunning {
 		t.Errorf("Cancel = %+v, %v; want running", got, err)
 	}
 	close(goOn)
@@ -128,7 +128,7 @@ func TestCancelFinished(t *testing.T) {
 	j := testJob(jobs.Batch)
 	r.finish(j)
 	for range 2 {
-		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != (Cancelled{j.ID, PriorFinished, jobs.Succeeded}) {
+		if got, err := c.Cancel(t.Context(), j.ID); err != nil || got != (jobs.Cancellation{JobID: j.ID, Was: jobs.PriorFinished, Status: jobs.Succeeded}) {
 			t.Errorf("Cancel = %+v, %v; want finished", got, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestCancelFinished(t *testing.T) {
 	left := testJob(jobs.Batch)
 	r.relay(left)
 	r.finish(left)
-	if got, err := c.Cancel(t.Context(), left.ID); err != nil || got != (Cancelled{left.ID, PriorFinished, jobs.Succeeded}) {
+	if got, err := c.Cancel(t.Context(), left.ID); err != nil || got != (jobs.Cancellation{JobID: left.ID, Was: jobs.PriorFinished, Status: jobs.Succeeded}) {
 		t.Errorf("Cancel = %+v, %v; want finished", got, err)
 	}
 	if n := r.waiting(StreamRelay); n != 0 {
@@ -186,11 +186,11 @@ func TestCancelBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := map[PriorState]int{}
+	count := map[jobs.PriorState]int{}
 	for _, e := range ended {
 		count[e.Was]++
 	}
-	if len(ended) != 29 || count[PriorRunning] < 1 || count[PriorFinished] != 0 {
+	if len(ended) != 29 || count[jobs.PriorRunning] < 1 || count[jobs.PriorFinished] != 0 {
 		t.Errorf("%d jobs were ended: %v; want 29, the one at the worker among them", len(ended), count)
 	}
 	for i, j := range list {

@@ -33,7 +33,7 @@ func (c *Conn) cancelJob(ctx context.Context, user, jobID string, before time.Ti
 		}
 		r := l.result
 		if r.Status != jobs.Cancelled && r.Status != jobs.Expired {
-			return ended{Jobs: []Cancelled{{jobID, PriorFinished, r.Status}}}, nil
+			return ended{Jobs: []jobs.Cancellation{{JobID: jobID, Was: jobs.PriorFinished, Status: r.Status}}}, nil
 		}
 		l.job = &jobs.Job{V: jobs.Version, ID: r.JobID, User: r.User, Batch: r.Batch, Model: r.Model} // who ended it may have died before all was done
 	}
@@ -94,8 +94,8 @@ func (c *Conn) expire(ctx context.Context, user string, ids []string) (e ended, 
 // end gives jobs their terminal record, takes them out of the queue, and tells the workers. The
 // record comes first: whoever gets hold of such a job looks for it before starting or publishing anything.
 // What was being published at that moment, the server refuses: a result because there is one, a hop because it is barred.
-func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, cause *jobs.Error) ([]Cancelled, error) {
-	ended := make([]Cancelled, len(list))
+func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, cause *jobs.Error) ([]jobs.Cancellation, error) {
+	ended := make([]jobs.Cancellation, len(list))
 	for i, l := range list {
 		r := jobs.NewResult(l.job, status)
 		r.Provenance.PromptSHA256 = l.prompt
@@ -104,16 +104,16 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 		if err != nil {
 			return nil, fmt.Errorf("end job %s: %w", l.job.ID, err)
 		}
-		ended[i] = Cancelled{l.job.ID, PriorQueued, status}
+		ended[i] = jobs.Cancellation{JobID: l.job.ID, Was: jobs.PriorQueued, Status: status}
 		if !first {
-			ended[i].Was = PriorFinished
+			ended[i].Was = jobs.PriorFinished
 			if there, err := c.result(ctx, protocol.ResultSubject(r.User, r.Batch, r.JobID)); err == nil && there != nil {
 				ended[i].Status = there.Status
 			}
 		}
 	}
 	// A job that has just failed otherwise is left to who takes its message off the stream, and sees to its dead letter.
-	left := func(i int) bool { return ended[i].Status == jobs.Failed && ended[i].Was == PriorFinished }
+	left := func(i int) bool { return ended[i].Status == jobs.Failed && ended[i].Was == jobs.PriorFinished }
 	for i, l := range list {
 		if left(i) {
 			continue
@@ -141,8 +141,8 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 		if err := c.unqueue(ctx, StreamRelay, l.job); err != nil { // a server that was started again has forgotten the bar
 			return nil, err
 		}
-		if running[i] && ended[i].Was == PriorQueued {
-			ended[i].Was = PriorRunning
+		if running[i] && ended[i].Was == jobs.PriorQueued {
+			ended[i].Was = jobs.PriorRunning
 		}
 	}
 	return ended, nil

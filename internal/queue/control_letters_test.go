@@ -270,7 +270,7 @@ func TestAwaitBatchFollowsReplay(t *testing.T) {
 	if len(got) != 2 || got[0] != list[0].ID || got[1] != replay {
 		t.Errorf("AwaitBatch = %q, want %q", got, []string{list[0].ID, replay})
 	}
-	if cancelled, err := c.Cancel(t.Context(), list[1].ID); err != nil || cancelled.JobID != replay || cancelled.Was != PriorFinished {
+	if cancelled, err := c.Cancel(t.Context(), list[1].ID); err != nil || cancelled.JobID != replay || cancelled.Was != jobs.PriorFinished {
 		t.Errorf("Cancel of a replayed job = %+v, %v; want its replay, finished", cancelled, err)
 	}
 }

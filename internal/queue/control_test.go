@@ -23,7 +23,7 @@ func TestKeptCancel(t *testing.T) {
 	waits.Batch, later.Batch = "kept", "kept"
 	r.submit(single, waits)
 	for range 2 { // twice is once
-		if got, err := c.Cancel(t.Context(), single.ID); err != nil || got != (Cancelled{JobID: single.ID, Was: PriorKept}) {
+		if got, err := c.Cancel(t.Context(), single.ID); err != nil || got != (jobs.Cancellation{JobID: single.ID, Was: jobs.PriorKept}) {
 			t.Errorf("Cancel without workers = %+v, %v", got, err)
 		}
 		if list, kept, err := c.CancelBatch(t.Context(), "kept"); err != nil || !kept || len(list) != 0 {
@@ -140,7 +140,7 @@ func TestControlAfterADrain(t *testing.T) {
 	j := testJob(jobs.Batch)
 	j.Deadline = time.Now().Add(time.Hour)
 	r.submit(j)
-	if got, err := r.client().Cancel(t.Context(), j.ID); err != nil || got.Was != PriorKept {
+	if got, err := r.client().Cancel(t.Context(), j.ID); err != nil || got.Was != jobs.PriorKept {
 		t.Errorf("Cancel after the only worker was stopped = %+v, %v", got, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestWorkersComeBack(t *testing.T) {
 	}
 	r.eventually("the connection back", func() bool { return c.back.Load() != 0 && c.Connected() })
 	before := c.nc.Stats().OutMsgs
-	var got Cancelled
+	var got jobs.Cancellation
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -193,7 +193,7 @@ func TestWorkersComeBack(t *testing.T) {
 	}()
 	r.eventually("a request", func() bool { return c.nc.Stats().OutMsgs > before })
 	r.serveControl(r.connect())
-	if err := <-done; err != nil || got.Was != PriorQueued {
+	if err := <-done; err != nil || got.Was != jobs.PriorQueued {
 		t.Errorf("Cancel = %+v, %v; want queued", got, err)
 	}
 }

@@ -329,7 +329,7 @@ func TestEveryLaneIsSeen(t *testing.T) {
 		if err := c.Submit(t.Context(), j, SubmitOptions{}); err != nil {
 			t.Errorf("submit again: %v", err)
 		}
-		if was, err := c.Cancel(t.Context(), j.ID); err != nil || was.Was != PriorQueued {
+		if was, err := c.Cancel(t.Context(), j.ID); err != nil || was.Was != jobs.PriorQueued {
 			t.Errorf("Cancel = %+v, %v", was, err)
 		}
 		if left--; r.waiting(StreamIntake) != left { // what a consumer counts is corrected when it has passed the job: see unqueue

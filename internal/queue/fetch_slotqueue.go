@@ -146,7 +146,7 @@ func (l *slotQueue) notify() {
 	l.notifyLocked()
 }
 
-// heardOf is stir with the lock held.
+// notifyLocked is notify with the lock held.
 func (l *slotQueue) notifyLocked() {
 	close(l.moved)
 	l.moved = make(chan struct{})

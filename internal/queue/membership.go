@@ -69,7 +69,7 @@ func (f *membership) snapshot() (snapshot, <-chan struct{}) {
 	return f.view, f.changed
 }
 
-// news returns a channel that is closed when anybody is heard of, and by stir.
+// news returns a channel that is closed when anybody is heard of, and by notify.
 func (f *membership) news() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -262,7 +262,6 @@ func (w *Worker) deregister() {
 	if !w.c.nc.IsConnected() {
 		return
 	}
-	w.workerEvent(jobs.Event{Type: jobs.EventWorkerLeft})
 	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
 	defer cancel()
 	if err := w.presence.Delete(ctx, presenceKey(w.cfg.Role, w.cfg.Model, w.cfg.ID)); err != nil {

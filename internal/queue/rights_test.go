@@ -149,7 +149,7 @@ func TestWorkersWithTheirRights(t *testing.T) {
 	stays := prompt("stay")
 	r.submit(stays)
 	r.eventually("a job that runs", func() bool { _, runs := tries.Load(stays.ID + "prefill"); return runs })
-	if was, err := NewClient(r.Conn, stays.User).Cancel(t.Context(), stays.ID); err != nil || was.Was != PriorRunning {
+	if was, err := NewClient(r.Conn, stays.User).Cancel(t.Context(), stays.ID); err != nil || was.Was != jobs.PriorRunning {
 		t.Errorf("cancel: %+v, %v", was, err)
 	}
 	prefill.Broadcast()
@@ -238,7 +238,7 @@ func TestGraderIsServed(t *testing.T) {
 	if was, err := other.Cancel(t.Context(), stays.ID); err == nil {
 		t.Errorf("another grader cancels: %+v", was)
 	}
-	if was, err := c.Cancel(t.Context(), stays.ID); err != nil || was.Was != PriorRunning {
+	if was, err := c.Cancel(t.Context(), stays.ID); err != nil || was.Was != jobs.PriorRunning {
 		t.Errorf("cancel: %+v, %v", was, err)
 	}
 	if o, err := c.Inspect(t.Context()); err != nil || len(o.Workers) != 2 || len(o.Models) != 1 {
@@ -296,7 +296,7 @@ func TestAnswersAreNoRequests(t *testing.T) {
 	if was, err := NewClient(r.Conn, "user").Cancel(t.Context(), jobs.NewID()); err == nil { // the worker answers one after the other
 		t.Errorf("a job that is not there was %+v", was)
 	}
-	if was, err := NewClient(r.Conn, "user").Cancel(t.Context(), job.ID); err != nil || was.Was != PriorRunning {
+	if was, err := NewClient(r.Conn, "user").Cancel(t.Context(), job.ID); err != nil || was.Was != jobs.PriorRunning {
 		t.Errorf("the job was %+v, %v", was, err)
 	}
 }

@@ -227,6 +227,7 @@ func (w *Worker) Run(parent context.Context) error {
 	w.drain(cancelTasks, giveUp)
 	stopHelpers()
 	helpers.Wait()
+	w.workerEvent(jobs.Event{Type: jobs.EventWorkerLeft})
 	w.deregister()
 	giveUp()
 	if parent.Err() != nil {

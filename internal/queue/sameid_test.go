@@ -63,7 +63,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 			} else {
 				r.relay(mine, others)
 			}
-			if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != PriorQueued {
+			if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != jobs.PriorQueued {
 				t.Errorf("Cancel = %+v, %v; want queued", got, err)
 			}
 			r.start(protocol.RolePrefill, 1, passOn)
@@ -91,7 +91,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		r.relay(mine, others)
 		<-begun
 		<-begun
-		if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != PriorRunning {
+		if got, err := NewClient(r.Conn, mine.User).Cancel(t.Context(), mine.ID); err != nil || got.Was != jobs.PriorRunning {
 			t.Errorf("Cancel = %+v, %v; want running", got, err)
 		}
 		close(goOn)
@@ -111,7 +111,7 @@ func TestSameIDOfTwoUsers(t *testing.T) {
 		<-begun
 		<-begun
 		got, err := r.cancelBatch(t.Context(), "", mine.Batch, time.Time{})
-		if err != nil || len(got.Jobs) != 2 || got.Jobs[0].Was != PriorRunning || got.Jobs[1].Was != PriorRunning {
+		if err != nil || len(got.Jobs) != 2 || got.Jobs[0].Was != jobs.PriorRunning || got.Jobs[1].Was != jobs.PriorRunning {
 			t.Errorf("cancelBatch = %+v, %v; want two that ran", got, err)
 		}
 	})

@@ -132,7 +132,7 @@ func TestMalformedHeaders(t *testing.T) {
 	if err != nil || len(sizes["loud"]) != 1 || bytesOf(sizes["loud"]) < 60_000 {
 		t.Errorf("the sizes are %v, %v; want one message of more than 60,000 bytes", sizes, err)
 	}
-	if list, _, err := r.client().CancelBatch(t.Context(), j.Batch); err != nil || len(list) != 1 || list[0].Was != PriorQueued {
+	if list, _, err := r.client().CancelBatch(t.Context(), j.Batch); err != nil || len(list) != 1 || list[0].Was != jobs.PriorQueued {
 		t.Errorf("CancelBatch = %+v, %v; want one that was queued", list, err)
 	}
 	r.start(protocol.RoleDecode, 1, answer)

@@ -3,7 +3,6 @@ package submitter
 import (
 	"context"
 
-	"tandem/client"
 	"tandem/internal/app"
 	"tandem/jobs"
 )
@@ -45,7 +44,7 @@ func (c *cancelCmd) Run(ctx context.Context, s *session) error {
 		case err != nil:
 			return err
 		case s.JSON && kept:
-			return s.print([]client.Cancellation{{Was: client.PriorKept}})
+			return s.print([]jobs.Cancellation{{Was: jobs.PriorKept}})
 		case s.JSON:
 			return s.print(list)
 		case kept:
@@ -63,7 +62,7 @@ func (c *cancelCmd) Run(ctx context.Context, s *session) error {
 		if s.JSON {
 			return s.print(was)
 		}
-		if was.Was == client.PriorKept {
+		if was.Was == jobs.PriorKept {
 			s.say("no worker is alive; the first one that comes cancels %s", was.JobID)
 		} else {
 			s.say("%s was %s, is %s", was.JobID, was.Was, was.Status)
