@@ -158,11 +158,11 @@ func TestClassForesight(t *testing.T) {
 
 func TestProgressForesees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProgress(&strings.Builder{}, true, 10)
+		p := newBatchProgress(&session{err: &strings.Builder{}}, 10)
 		want := func(text string) {
 			t.Helper()
-			if got := p.text(time.Now()); !strings.Contains(got, text) {
-				t.Errorf("progress %q, want %q in it", got, text)
+			if got, _ := p.text(time.Now()); !strings.Contains(got[0], text) {
+				t.Errorf("progress %q, want %q in it", got[0], text)
 			}
 		}
 		p.foresee(100*time.Second, true)
@@ -186,13 +186,13 @@ func TestGradeProgressForesees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tell(t, &strings.Builder{}, false, false)
 		w.p.foresee(100*time.Second, true)
-		if got := w.p.lines(time.Now())[0]; !strings.Contains(got, "about 1 min 40 s left") {
+		if got := first(w); !strings.Contains(got, "about 1 min 40 s left") {
 			t.Errorf("progress %q", got)
 		}
 		time.Sleep(time.Second)
 		w.answer(0)
 		w.p.foresee(0, false)
-		if got := w.p.lines(time.Now())[0]; strings.Contains(got, "left") {
+		if got := first(w); strings.Contains(got, "left") {
 			t.Errorf("progress %q, and the slow model has answered nothing", got)
 		}
 	})

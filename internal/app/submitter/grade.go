@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/grader"
 	"tandem/internal/grader/ask"
@@ -124,7 +123,7 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 	defer cancel()
 	_, inTurns := models.(*alone)
 	progress := newGradeProgress(s, inTurns)
-	stop, event := func() {}, progress.event
+	stop, event := func() {}, progress.graded
 	if s.client != nil {
 		planned, err := g.Plan()
 		if err != nil {
@@ -133,13 +132,10 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 		foresees := newClassForesight(planned, c.Class, s.classPlan(c.Plan))
 		event = func(e grader.Event) {
 			foresees.event(e)
-			progress.event(e)
+			progress.graded(e)
 		}
 		s.sayFull(progress.say)
-		stop = watch(wait, s, func(o *admin.Overview) {
-			progress.foresee(foresees.until(o))
-			progress.stage(stages(o, a.Models()))
-		})
+		stop = progress.watch(wait, s, g.Batch(), "", a.Models(), foresees.until)
 	}
 	class, err := g.Run(wait, models, event)
 	stop()

@@ -1,96 +1,142 @@
 package submitter
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
+	"tandem/client/admin"
+	"tandem/internal/protocol"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
 )
 
-// plainEvery is how often progress is told where there is no terminal to redraw a line on.
-const plainEvery = 5 * time.Second
+const (
+	plainEvery = 5 * time.Second        // how often progress is told where there is no terminal to redraw lines on
+	drawEvery  = 100 * time.Millisecond // how often events of jobs redraw them
+	lookEvery  = 5 * time.Second        // how often the whole queue is looked at, for the forecast
+)
 
-// progress tells how far long work is: one line that is redrawn on a terminal, plain lines now and
-// then otherwise. It is safe for concurrent use.
+// progress tells how far work is: a few lines that are redrawn on a terminal, one plain line now and then otherwise. Where jobs are it knows from their
+// events. It is safe for concurrent use.
 type progress struct {
 	w     io.Writer
-	live  bool
+	live  bool // w is a terminal
 	quiet bool
-	width int // columns of the terminal
-	total int
 	start time.Time
+	lines func(now time.Time) (lines []string, done bool) // what there is to tell; mu is held. No lines: nothing yet
 
-	mu     sync.Mutex
-	done   int
-	before int // of those, done before start
-	failed int
-	tokens int       // generated since start
-	stages string    // how many jobs wait and run where
-	ends   time.Time // as far as that was foreseen; zero if it was not
-	drawn  bool      // a live line is on the screen
-	told   time.Time
+	mu      sync.Mutex
+	phases  phases
+	missing []string  // what jobs wait for in vain
+	ends    time.Time // as far as that was foreseen; zero if it was not
+	drawn   []string  // lines on the screen
+	drew    time.Time
+	told    time.Time
+	ended   bool // the last plain line was told
 }
 
-// newProgress starts the clock for total jobs, of which some were done before.
-func newProgress(w io.Writer, quiet bool, total int) *progress {
+func newProgress(s *session) *progress {
 	now := time.Now()
-	p := &progress{w: w, live: isTerminal(w), quiet: quiet, width: 80, total: total, start: now, told: now}
-	if f, ok := w.(interface{ Fd() uintptr }); ok && p.live {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			p.width = width
+	return &progress{w: s.err, live: isTerminal(s.err), quiet: s.Quiet, start: now, told: now, phases: phases{}}
+}
+
+// watch follows the jobs of a batch, or one of them, until stop is called: by their events, and, for what only the queue as a whole can tell, by looking
+// at it now and then. Without foresee the pace so far must do.
+func (p *progress) watch(ctx context.Context, s *session, batch, jobID string, models []string, foresee func(*admin.Overview) (time.Duration, bool)) (stop func()) {
+	if p.quiet {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	if events, err := s.client.Events(ctx, batch, jobID); err == nil { // else progress says less
+		watching.Go(func() {
+			for e := range events {
+				p.event(e)
+			}
+		})
+	}
+	watching.Go(func() {
+		look, draw := time.NewTicker(lookEvery), time.NewTicker(time.Second)
+		defer look.Stop()
+		defer draw.Stop()
+		for {
+			if o, err := s.client.Inspect(ctx); err == nil { // else the next one may succeed
+				p.looked(o, models, foresee)
+			}
+			for waiting := true; waiting; {
+				select {
+				case <-draw.C:
+					p.redraw()
+				case <-look.C:
+					waiting = false
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// event takes what happened to a job.
+func (p *progress) event(e *jobs.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.phases.event(e)
+	if now := time.Now(); now.Sub(p.drew) >= drawEvery {
+		p.show(now)
+	}
+}
+
+// looked takes the state of the queue.
+func (p *progress) looked(o *admin.Overview, models []string, foresee func(*admin.Overview) (time.Duration, bool)) {
+	var missing []string
+	for _, m := range models {
+		if !serves(o, protocol.RoleDecode, m) {
+			missing = append(missing, "no decode worker for "+m)
 		}
 	}
-	return p
-}
-
-// had counts a job that an earlier run finished.
-func (p *progress) had(r *jobs.Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.before++
-	p.count(r)
-}
-
-// result counts a job that ended now, and says why if it failed.
-func (p *progress) result(r *jobs.Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count(r)
-	p.tokens += r.Usage.GeneratedTokens
-	if r.Status != jobs.Succeeded {
-		p.line("%s: %s", cell(nameOf(r)), problem(r))
+	left, ok := time.Duration(0), false
+	if foresee != nil {
+		left, ok = foresee(o)
 	}
-	p.show()
-}
-
-func (p *progress) count(r *jobs.Result) {
-	p.done++
-	if r.Status != jobs.Succeeded {
-		p.failed++
-	}
-}
-
-// stage says where the jobs are; the line is redrawn.
-func (p *progress) stage(where string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stages = where
-	p.show()
+	p.missing = missing
+	p.foresee(left, ok)
+	p.show(time.Now())
 }
 
-// foresee takes how long it will take still; without ok the pace so far must do.
+// foresee takes how long it will take still, if that is known.
 func (p *progress) foresee(left time.Duration, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.ends = time.Now().Add(left); !ok {
 		p.ends = time.Time{}
 	}
+}
+
+// where says where the jobs are that events told of, and what they wait for in vain; "" if nobody knows.
+func (p *progress) where() string {
+	list := p.missing
+	if len(p.phases) > 0 {
+		list = append(slices.Clone(list), p.phases.String())
+	}
+	return sanitize.Text(strings.Join(list, " · "))
+}
+
+func (p *progress) redraw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.show(time.Now())
 }
 
 // say prints a line of its own.
@@ -98,75 +144,81 @@ func (p *progress) say(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.quiet {
-		p.line("%s", line)
+		p.line(line)
 	}
 }
 
-// stop takes the live line away.
+// aside lets something else be written to the terminal.
+func (p *progress) aside(write func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	return write()
+}
+
+// stop takes the lines away.
 func (p *progress) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
 }
 
-func (p *progress) line(format string, args ...any) {
+func (p *progress) line(line string) {
 	p.clear()
-	fmt.Fprintf(p.w, format+"\n", args...)
+	fmt.Fprintln(p.w, line)
 }
 
 func (p *progress) clear() {
-	if p.drawn {
-		io.WriteString(p.w, "\r\x1b[K")
-		p.drawn = false
+	if n := len(p.drawn); n > 0 {
+		fmt.Fprintf(p.w, "\r\x1b[%dA\x1b[J", n)
+		p.drawn = nil
 	}
 }
 
-func (p *progress) show() {
-	now := time.Now()
+func (p *progress) show(now time.Time) {
+	if p.quiet {
+		return
+	}
+	lines, done := p.lines(now)
 	switch {
-	case p.quiet:
+	case len(lines) == 0:
 	case p.live:
-		p.clear()
-		text := []rune(p.text(now))
-		io.WriteString(p.w, string(text[:min(len(text), p.width-1)]))
-		p.drawn = true
-	case p.done == p.total, now.Sub(p.told) >= plainEvery:
-		p.told = now
-		fmt.Fprintln(p.w, p.text(now))
+		p.draw(lines, now)
+	case done && !p.ended, !done && now.Sub(p.told) >= plainEvery:
+		p.told, p.ended = now, done
+		fmt.Fprintln(p.w, strings.Join(lines, " · "))
 	}
 }
 
-// text is the line: jobs done, failures, time left, speed and, last since it may be cut off, stages.
-func (p *progress) text(now time.Time) string {
-	parts := []string{fmt.Sprintf("%d of %d jobs done", p.done, p.total)}
-	if p.failed > 0 {
-		parts[0] += fmt.Sprintf(" (%d failed)", p.failed)
+// draw puts the lines over those before, in one piece and without erasing what stays, so that nothing flickers.
+func (p *progress) draw(lines []string, now time.Time) {
+	width := terminalWidth(p.w)
+	for i, l := range lines {
+		text := []rune(l)
+		lines[i] = string(text[:min(len(text), width-1)])
 	}
-	elapsed := now.Sub(p.start)
-	fresh := p.done - p.before
-	switch {
-	case p.done == p.total:
-		parts = append(parts, clock(elapsed))
-	case p.ends.After(now):
-		parts = append(parts, "about "+clock(p.ends.Sub(now))+" left")
-	case fresh > 0:
-		parts = append(parts, "about "+clock(elapsed/time.Duration(fresh)*time.Duration(p.total-p.done))+" left")
-	default:
-		parts = append(parts, clock(elapsed))
+	p.drew = now
+	if slices.Equal(lines, p.drawn) {
+		return
 	}
-	if p.tokens > 0 && elapsed > 0 {
-		parts = append(parts, rate(float64(p.tokens)/elapsed.Seconds()))
+	var b strings.Builder
+	if n := len(p.drawn); n > 0 {
+		fmt.Fprintf(&b, "\r\x1b[%dA", n)
 	}
-	if p.stages != "" && p.done < p.total {
-		parts = append(parts, sanitize.Text(p.stages))
+	for _, l := range lines {
+		b.WriteString(l + "\x1b[K\n")
 	}
-	return strings.Join(parts, " · ")
+	b.WriteString("\x1b[J")
+	io.WriteString(p.w, b.String())
+	p.drawn = lines
 }
 
-// nameOf is what the submitter calls the job.
-func nameOf(r *jobs.Result) string {
-	if r.CustomID != "" {
-		return r.CustomID
+// terminalWidth is how many columns the terminal has now; 80 if it does not say.
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
 	}
-	return r.JobID
+	return 80
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,30 +96,53 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestProgress(t *testing.T) {
-	var b bytes.Buffer
-	p := newProgress(&b, false, 4)
-	p.live = true // as on a terminal
-	p.had(ended("m", jobs.Succeeded, jobs.MethodLocal, 1, 1, 1))
-	p.start = p.start.Add(-20 * time.Second)
-	p.stage("1 prefilling")
-	p.result(ended("m", jobs.Succeeded, jobs.MethodLocal, 1, 1, 1))
-	p.result(ended("m", jobs.Failed, "", 0, 0, 0))
-	p.stop()
-	lines := strings.Split(b.String(), "\r\x1b[K")
-	want := []string{
-		"1 of 4 jobs done · 20 s · 1 prefilling",
-		"2 of 4 jobs done · about 40 s left · 5.00 tok/s · 1 prefilling",
-		"c: failed at prefill: no such model\n3 of 4 jobs done (1 failed) · about 10 s left · 10.0 tok/s · 1 prefilling",
-		"",
-	}
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("live lines (-want +got):\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		p := newBatchProgress(&session{err: &b}, 4)
+		p.live = true // as on a terminal
+		p.had(ended("m", jobs.Succeeded, jobs.MethodLocal, 1, 1, 1))
+		time.Sleep(20 * time.Second)
+		first := ended("m", jobs.Succeeded, jobs.MethodLocal, 1, 1, 1)
+		p.event(&jobs.Event{Type: jobs.EventAccepted, JobID: first.JobID, Model: "m"})
+		p.result(first)
+		time.Sleep(time.Second)
+		for _, e := range []jobs.Event{{Type: jobs.EventPrefillBegun}, {Type: jobs.EventOffered}, {Type: jobs.EventDecodeBegun}, {Type: jobs.EventProgress, Tokens: 5}} {
+			e.JobID, e.Model = "another", "m"
+			p.event(&e)
+			time.Sleep(time.Second)
+		}
+		p.result(ended("m", jobs.Failed, "", 0, 0, 0))
+		p.stop()
+		var lines []string
+		for line := range strings.Lines(b.String()) {
+			lines = append(lines, strings.NewReplacer("\r", "", "\n", "", "\x1b[K", "", "\x1b[J", "", "\x1b[1A", "", "\x1b[2A", "").Replace(line))
+		}
+		want := []string{
+			"1 of 4 jobs done · 20 s",
+			"prefill 0 running, 1 waiting · decode 0 running, 0 waiting · 2 not heard of yet",
+			"2 of 4 jobs done · about 40 s left · 5.00 tok/s",
+			"2 of 4 jobs done · about 42 s left · 4.76 tok/s",
+			"prefill 1 running, 0 waiting · decode 0 running, 0 waiting · 1 not heard of yet",
+			"2 of 4 jobs done · about 44 s left · 4.55 tok/s",
+			"prefill 0 running, 0 waiting · decode 0 running, 1 waiting · 1 not heard of yet",
+			"2 of 4 jobs done · about 46 s left · 4.35 tok/s",
+			"prefill 0 running, 0 waiting · decode 1 running, 0 waiting · 1 not heard of yet",
+			"2 of 4 jobs done · about 48 s left · 4.38 tok/s",
+			"prefill 0 running, 0 waiting · decode 1 running, 0 waiting · 1 not heard of yet",
+			"c: failed at prefill: no such model",
+			"3 of 4 jobs done (1 failed) · about 13 s left · 8.20 tok/s",
+			"prefill 0 running, 0 waiting · decode 1 running, 0 waiting",
+			"",
+		}
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("live lines (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestProgressPlain(t *testing.T) {
 	var b bytes.Buffer
-	p := newProgress(&b, false, 2)
+	p := newBatchProgress(&session{err: &b}, 2)
 	p.result(ended("m", jobs.Succeeded, jobs.MethodLocal, 1, 1, 1))
 	if b.Len() > 0 {
 		t.Errorf("progress told %q at once, want one line every %v", b.String(), plainEvery)

@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/batchstats"
-	"tandem/internal/protocol"
 	"tandem/jobs"
 )
 
@@ -23,14 +19,14 @@ type run struct {
 	models   []string
 	dir      *resultDir               // nil: results are not kept
 	each     func(*jobs.Result) error // called with each; may be nil
-	progress *progress
+	progress *batchProgress
 	foresees *foresight // nil: nobody knows the jobs
 	report   batchReport
 	resumed  bool
 }
 
 func newRun(s *session, batch string, models []string, total int) *run {
-	return &run{session: s, batch: batch, models: models, progress: newProgress(s.err, s.Quiet, total), report: batchReport{batchstats.New(batch)}}
+	return &run{session: s, batch: batch, models: models, progress: newBatchProgress(s, total), report: batchReport{batchstats.New(batch)}}
 }
 
 // had takes a result that an earlier run has written.
@@ -44,13 +40,11 @@ func (r *run) had(result *jobs.Result) {
 // await takes the results as they come, until it has all.
 func (r *run) await(ctx context.Context, results iter.Seq2[*jobs.Result, error]) error {
 	defer r.progress.stop()
-	stop := watch(ctx, r.session, func(o *admin.Overview) {
-		if r.foresees != nil {
-			r.progress.foresee(r.foresees.until(o))
-		}
-		r.progress.stage(stages(o, r.models))
-	})
-	defer stop()
+	var foresee func(*admin.Overview) (time.Duration, bool)
+	if r.foresees != nil {
+		foresee = r.foresees.until
+	}
+	defer r.progress.watch(ctx, r.session, r.batch, "", r.models, foresee)()
 	for result, err := range results {
 		if err != nil {
 			return err
@@ -69,7 +63,7 @@ func (r *run) take(result *jobs.Result) error {
 		}
 	}
 	if r.each != nil {
-		if err := r.each(result); err != nil {
+		if err := r.progress.aside(func() error { return r.each(result) }); err != nil {
 			return err
 		}
 	}
@@ -84,61 +78,6 @@ func (r *run) ended(result *jobs.Result) {
 	if r.foresees != nil {
 		r.foresees.done(result.JobID)
 	}
-}
-
-// watchEvery is how often the queue is looked at for the user.
-const watchEvery = 2 * time.Second
-
-// watchStages tells where the jobs of the models are, now and then, until stop is called.
-func watchStages(ctx context.Context, s *session, models []string, tell func(where string)) (stop func()) {
-	return watch(ctx, s, func(o *admin.Overview) { tell(stages(o, models)) })
-}
-
-// watch looks at the queue now and then, until stop is called.
-func watch(ctx context.Context, s *session, tell func(*admin.Overview)) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		tick := time.NewTicker(watchEvery)
-		defer tick.Stop()
-		for {
-			if o, err := s.client.Inspect(ctx); err == nil { // else the next one may succeed
-				tell(o)
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		watching.Wait()
-	}
-}
-
-// stages sums up where the jobs of the models are, and says what they wait for in vain.
-func stages(o *admin.Overview, models []string) string {
-	var prefill, decode admin.Depth
-	var missing []string
-	for _, m := range o.Models {
-		if !slices.Contains(models, m.Model) {
-			continue
-		}
-		for _, c := range m.Classes {
-			prefill.Waiting, prefill.InFlight = prefill.Waiting+c.Prefill.Waiting, prefill.InFlight+c.Prefill.InFlight
-			decode.Waiting, decode.InFlight = decode.Waiting+c.Decode.Waiting, decode.InFlight+c.Decode.InFlight
-		}
-		if !serves(o, protocol.RoleDecode, m.Model) {
-			missing = append(missing, "no decode worker for "+m.Model)
-		}
-	}
-	return strings.Join(append(missing, depth("prefill", prefill), depth("decode", decode)), " · ")
-}
-
-func depth(stage string, d admin.Depth) string {
-	return fmt.Sprintf("%s %d running, %d waiting", stage, d.InFlight, d.Waiting)
 }
 
 // finish prints the report.

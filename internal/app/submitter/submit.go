@@ -85,9 +85,9 @@ func (c *submitCmd) Run(ctx context.Context, s *session) error {
 // stdout has all of it.
 func (c *submitCmd) generate(ctx context.Context, s *session, j *jobs.Job) (r *jobs.Result, printed bool, err error) {
 	if !j.Stream {
-		progress := newProgress(s.err, s.Quiet, 1)
+		progress := newBatchProgress(s, 1)
 		defer progress.stop()
-		defer watchStages(ctx, s, []string{j.Model}, progress.stage)()
+		defer progress.watch(ctx, s, j.Batch, j.ID, []string{j.Model}, nil)()
 		r, err = s.client.Run(ctx, j)
 		return r, false, err
 	}

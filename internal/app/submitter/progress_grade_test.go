@@ -1,11 +1,13 @@
 package submitter
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
 	"tandem/jobs"
@@ -21,7 +23,7 @@ func tell(t *testing.T, out *strings.Builder, inTurns, live bool) *told {
 	p := newGradeProgress(&session{err: out}, inTurns)
 	p.live = live
 	w := &told{p: p, event: grader.Event{Submissions: 10, Judges: [2]grader.Share{{Model: "quick", Jobs: 10}, {Model: "slow", Jobs: 10}}}}
-	p.event(w.event)
+	p.graded(w.event)
 	return w
 }
 
@@ -30,7 +32,7 @@ func (w *told) answer(judge int) {
 	s.Answered++
 	e := w.event
 	e.Result = &jobs.Result{Model: s.Model, Usage: jobs.Usage{GeneratedTokens: 50}}
-	w.p.event(e)
+	w.p.graded(e)
 }
 
 func (w *told) finish(n int) {
@@ -38,8 +40,14 @@ func (w *told) finish(n int) {
 		w.event.Done++
 		e := w.event
 		e.Finished = &report.Student{ID: "s-000001", Status: report.Graded}
-		w.p.event(e)
+		w.p.graded(e)
 	}
+}
+
+// first is the first line that there is to tell.
+func first(w *told) string {
+	lines, _ := w.p.table(time.Now())
+	return lines[0]
 }
 
 // TestTimeLeftIsTheSlowerModels: an average over both would promise a tenth of it when the quick model is done.
@@ -55,11 +63,10 @@ func TestTimeLeftIsTheSlowerModels(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := tell(t, &strings.Builder{}, tt.inTurns, false)
-				first := func() string { return w.p.lines(time.Now())[0] }
 				check := func(i int) {
 					t.Helper()
-					if !strings.HasSuffix(first(), tt.want[i]) {
-						t.Errorf("%q is said, want %q at the end", first(), tt.want[i])
+					if !strings.HasSuffix(first(w), tt.want[i]) {
+						t.Errorf("%q is said, want %q at the end", first(w), tt.want[i])
 					}
 				}
 				<-time.After(time.Second) // of the bubble's clock
@@ -88,13 +95,16 @@ func TestPlainProgressIsALineNowAndThenAndOneAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		w := tell(t, &out, false, false)
-		w.p.stage("prefill 1 running, 9 waiting · decode 0 running, 0 waiting")
+		for i := range 10 {
+			w.p.event(&jobs.Event{Type: jobs.EventAccepted, JobID: strconv.Itoa(i)})
+		}
+		w.p.event(&jobs.Event{Type: jobs.EventPrefillBegun, JobID: "3"})
 		<-time.After(5 * time.Second)
 		w.answer(0)
 		w.answer(1)
 		w.finish(10)
-		w.p.event(w.event)
-		w.p.stage("prefill 0 running, 0 waiting · decode 0 running, 0 waiting")
+		w.p.graded(w.event)
+		w.p.redraw()
 		w.p.stop()
 		want := "0 of 10 submissions reported, 5 s · quick: 1 of 10 answers, 10.0 tok/s · slow: 0 of 10 answers · prefill 1 running, 9 waiting · decode 0 running, 0 waiting\n"
 		if !strings.HasPrefix(out.String(), want) {
@@ -115,11 +125,11 @@ func TestTheTableIsDrawnOverItself(t *testing.T) {
 			t.Fatalf("drew %q, want %q", got, want)
 		}
 		out.Reset()
-		w.p.event(w.event)
+		w.p.graded(w.event)
 		if out.Len() > 0 {
 			t.Errorf("drew %q, and nothing had changed", out.String())
 		}
-		w.p.stage(strings.Repeat("long ", 40))
+		w.p.looked(&admin.Overview{}, []string{strings.Repeat("long ", 40)}, nil)
 		for line := range strings.Lines(out.String()) {
 			if text, _, _ := strings.Cut(line, "\x1b[K"); len([]rune(strings.TrimPrefix(text, "\r\x1b[3A"))) > 79 {
 				t.Errorf("line %q is wider than the terminal", line)

@@ -2,13 +2,9 @@ package submitter
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
@@ -16,25 +12,16 @@ import (
 	"tandem/jobs"
 )
 
-// gradeProgress tells how far a grading is: a small table that is redrawn on a terminal, plain lines now
-// and then otherwise. It is safe for concurrent use.
+// gradeProgress tells how far a grading is: submissions, answers by model, where the jobs are.
 type gradeProgress struct {
-	w       io.Writer
-	live    bool
-	quiet   bool
+	*progress
 	inTurns bool // one model answers at a time, not both side by side
-	start   time.Time
 
-	mu     sync.Mutex
+	// mu guards these, too.
 	last   grader.Event
 	begun  bool
 	answer time.Time           // when the last one came
 	counts map[string]*answers // by model
-	where  string              // where the jobs are
-	ends   time.Time           // as far as that was foreseen; zero if it was not
-	drawn  []string            // lines on the screen
-	told   time.Time
-	ended  bool // the last plain line was told
 }
 
 // answers are what a model answered in this run.
@@ -44,14 +31,13 @@ type answers struct {
 }
 
 func newGradeProgress(s *session, inTurns bool) *gradeProgress {
-	now := time.Now()
-	return &gradeProgress{
-		w: s.err, live: isTerminal(s.err), quiet: s.Quiet, inTurns: inTurns, start: now, answer: now, told: now, counts: map[string]*answers{},
-	}
+	p := &gradeProgress{progress: newProgress(s), inTurns: inTurns, counts: map[string]*answers{}}
+	p.answer, p.lines = p.start, p.table
+	return p
 }
 
-// event takes what the grader tells.
-func (p *gradeProgress) event(e grader.Event) {
+// graded takes what the grader tells.
+func (p *gradeProgress) graded(e grader.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -60,8 +46,7 @@ func (p *gradeProgress) event(e grader.Event) {
 		p.count(e.Result, now)
 	}
 	if f := e.Finished; f != nil && f.Status != report.Graded && !p.quiet {
-		p.clear()
-		fmt.Fprintf(p.w, "%s: %s\n", f.ID, sanitize.Text(why(f.Status, f.Problem, f.Reasons)))
+		p.line(fmt.Sprintf("%s: %s", f.ID, sanitize.Text(why(f.Status, f.Problem, f.Reasons))))
 	}
 	p.show(now)
 }
@@ -72,6 +57,7 @@ func (p *gradeProgress) count(r *jobs.Result, now time.Time) {
 		a = &answers{}
 		p.counts[r.Model] = a
 	}
+	delete(p.phases, r.JobID)
 	a.jobs++
 	a.tokens += r.Usage.GeneratedTokens
 	if p.inTurns {
@@ -90,97 +76,11 @@ func why(status report.Status, problem string, reasons []string) string {
 	return strings.ReplaceAll(string(status), "_", " ") + ": " + strings.Join(reasons, "; ")
 }
 
-// stage says where the jobs are.
-func (p *gradeProgress) stage(where string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.where = where
-	p.show(time.Now())
-}
-
-// foresee takes how long the answers that are missing will take; without ok the pace so far must do.
-func (p *gradeProgress) foresee(left time.Duration, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ends = time.Now().Add(left); !ok {
-		p.ends = time.Time{}
-	}
-}
-
-// say prints a line of its own.
-func (p *gradeProgress) say(line string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.quiet {
-		p.clear()
-		fmt.Fprintln(p.w, line)
-	}
-}
-
-// stop takes the table away.
-func (p *gradeProgress) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clear()
-}
-
-func (p *gradeProgress) clear() {
-	if n := len(p.drawn); n > 0 {
-		fmt.Fprintf(p.w, "\r\x1b[%dA\x1b[J", n)
-		p.drawn = nil
-	}
-}
-
-func (p *gradeProgress) show(now time.Time) {
-	if p.quiet || !p.begun {
-		return
-	}
-	lines := p.lines(now)
-	done := p.last.Done == p.last.Submissions
-	switch {
-	case p.live:
-		p.draw(lines)
-	case done && !p.ended, !done && now.Sub(p.told) >= plainEvery:
-		p.told, p.ended = now, done
-		fmt.Fprintln(p.w, strings.Join(lines, " · "))
-	}
-}
-
-// draw puts the table over the one before, in one piece and without erasing what stays, so that nothing flickers.
-func (p *gradeProgress) draw(lines []string) {
-	width := terminalWidth(p.w)
-	for i, l := range lines {
-		text := []rune(l)
-		lines[i] = string(text[:min(len(text), width-1)])
-	}
-	if slices.Equal(lines, p.drawn) {
-		return
-	}
-	var b strings.Builder
-	if n := len(p.drawn); n > 0 {
-		fmt.Fprintf(&b, "\r\x1b[%dA", n)
-	}
-	for _, l := range lines {
-		b.WriteString(l + "\x1b[K\n")
-	}
-	b.WriteString("\x1b[J")
-	io.WriteString(p.w, b.String())
-	p.drawn = lines
-}
-
-// terminalWidth is how many columns the terminal has now; 80 if it does not say.
-func terminalWidth(w io.Writer) int {
-	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return 80
-}
-
-// lines are the table: submissions, answers by model, where the jobs are.
-func (p *gradeProgress) lines(now time.Time) []string {
+func (p *gradeProgress) table(now time.Time) (lines []string, done bool) {
 	e := p.last
+	if !p.begun {
+		return nil, false
+	}
 	first := []string{fmt.Sprintf("%d of %d submissions reported", e.Done, e.Submissions)}
 	for _, more := range []struct {
 		n    int
@@ -196,7 +96,7 @@ func (p *gradeProgress) lines(now time.Time) []string {
 	} else {
 		first = append(first, clock(now.Sub(p.start)))
 	}
-	lines := []string{strings.Join(first, ", ")}
+	lines = []string{strings.Join(first, ", ")}
 	for _, m := range models {
 		line := fmt.Sprintf("%s: %d of %d answers", m.Model, m.Answered, m.Jobs)
 		if a := p.counts[m.Model]; a != nil && a.tokens > 0 {
@@ -204,10 +104,11 @@ func (p *gradeProgress) lines(now time.Time) []string {
 		}
 		lines = append(lines, line)
 	}
-	if p.where != "" && e.Done < e.Submissions {
-		lines = append(lines, p.where)
+	done = e.Done == e.Submissions
+	if where := p.where(); where != "" && !done {
+		lines = append(lines, where)
 	}
-	return lines
+	return lines, done
 }
 
 // models are those that are asked, each once.
