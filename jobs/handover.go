@@ -17,7 +17,7 @@ const (
 type Handover struct {
 	V          int       `json:"v"`                     // version of this record, always 1
 	Stage      Stage     `json:"stage"`                 // decode or fallback
-	Job        Job       `json:"job"`                   // as it was accepted
+	Job        Job       `json:"job,omitzero"`          // as it was accepted
 	AcceptedAt time.Time `json:"accepted_at"`           // when the intake stream stored the job; the NATS server's clock
 	Reason     string    `json:"reason,omitempty"`      // why it goes to fallback; or the failure in words, with the remedy
 	Kind       Kind      `json:"kind,omitempty"`        // what is handed over; empty for fallback

@@ -107,7 +107,8 @@ var arrows = []arrow{
 	{"internal/protocol", []string{"jobs"}, nil, "subjects and tasks are made of records"},
 	{"jobs", nil, []string{"github.com/google/uuid"}, "the records depend on nothing that others would inherit"},
 
-	{"jobs/schemagen", []string{"jobs"}, nil, "reads the contract's types and writes files"},
+	{"internal/schema", nil, nil, "describing types needs the standard library only"},
+	{"jobs/schemagen", []string{"jobs", "internal/schema"}, nil, "reads the contract's types and writes files"},
 
 	{"internal/arch", nil, nil, "only tests"},
 	{"test/jsclient", nil, nil, "only tests"},

@@ -19,7 +19,7 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want one argument, the folder to write to; have %d", len(args))
 	}
-	files, err := schemas(".")
+	files, err := schemas("..")
 	if err != nil {
 		return err
 	}

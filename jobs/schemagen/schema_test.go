@@ -9,13 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tandem/internal/schema"
 	"tandem/jobs"
 )
 
 const committed = "../../docs/schemas"
 
 func TestSchemasAreUpToDate(t *testing.T) {
-	files, err := schemas("..")
+	files, err := schemas("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,22 +45,23 @@ func TestLimitsHold(t *testing.T) {
 			continue // system counts together with the prompt
 		}
 		for _, rule := range limit {
-			n, ok := rule.value.(int)
+			n, ok := rule[1].(int)
+			key := rule[0].(string)
 			if !ok {
 				continue
 			}
 			step := 1
-			if strings.HasPrefix(rule.key, "min") {
+			if strings.HasPrefix(key, "min") {
 				step = -1
 			}
-			if err := decode(t, typ, field, rule.key, n); err != nil {
-				t.Errorf("%s with %s %d: %v", at, rule.key, n, err)
+			if err := decode(t, typ, field, key, n); err != nil {
+				t.Errorf("%s with %s %d: %v", at, key, n, err)
 			}
-			if n+step < 0 && rule.key != "minimum" { // nothing is shorter than nothing
+			if n+step < 0 && key != "minimum" { // nothing is shorter than nothing
 				continue
 			}
-			if err := decode(t, typ, field, rule.key, n+step); err == nil {
-				t.Errorf("%s of %d passes beyond %s %d", at, n+step, rule.key, n)
+			if err := decode(t, typ, field, key, n+step); err == nil {
+				t.Errorf("%s of %d passes beyond %s %d", at, n+step, key, n)
 			}
 		}
 	}
@@ -119,17 +121,17 @@ func decode(t *testing.T, typ, field, rule string, n int) error {
 
 // Constants that a record may have are in its schema, each explained.
 func TestConstantsAreExplained(t *testing.T) {
-	src, err := read("..")
+	src, err := schema.Read("..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, typ := range []string{"Class", "Plan", "Role", "Think", "Kind", "Stage", "Status", "Method", "Code"} {
-		if len(src.values[typ]) < 2 {
-			t.Errorf("%s has %d constants, want more", typ, len(src.values[typ]))
+		if len(src.Values[typ]) < 2 {
+			t.Errorf("%s has %d constants, want more", typ, len(src.Values[typ]))
 		}
-		for _, v := range src.values[typ] {
-			if v.comment == "" {
-				t.Errorf("%s %q has no comment: say what it means", typ, v.text)
+		for _, v := range src.Values[typ] {
+			if v.Comment == "" {
+				t.Errorf("%s %q has no comment: say what it means", typ, v.Text)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (c *graderAddCmd) Run(ctx context.Context, s *session, parent *adminGraderC
 		return err
 	}
 	if s.JSON {
-		if err := s.print(map[string]string{"name": c.Name, "file": file, "tls_ca": folder.CA()}); err != nil {
+		if err := s.print(graderAdded{c.Name, file, folder.CA()}); err != nil {
 			return err
 		}
 	}

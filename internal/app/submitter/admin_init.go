@@ -46,10 +46,7 @@ func (c *adminInitCmd) Run(ctx context.Context, s *session) error {
 		}
 	}
 	if s.JSON {
-		err = s.print(struct {
-			DryRun  bool           `json:"dry_run"`
-			Changes []admin.Change `json:"changes"`
-		}{c.DryRun, append([]admin.Change{}, changes...)})
+		err = s.print(initialized{c.DryRun, append([]admin.Change{}, changes...)})
 	} else {
 		err = c.write(s, changes)
 	}

@@ -72,7 +72,7 @@ func (c *adminSecureCmd) Run(ctx context.Context, s *session) error {
 // files lists what is in a folder.
 func (s *session) files(folder string, files []madeFile) error {
 	if s.JSON {
-		return s.print(map[string]any{"folder": folder, "files": files})
+		return s.print(madeFolder{folder, files})
 	}
 	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FILE\tFOR\tMACHINE")

@@ -62,9 +62,7 @@ func (c *devCmd) tell(s *session) error {
 	}
 	prefill, decode := s.local.Engines()
 	if s.JSON {
-		return s.print(map[string]string{
-			"prefill": prefill.EngineURL, "prefill_run_dir": prefill.ShimRunDir, "decode": decode.EngineURL, "decode_run_dir": decode.ShimRunDir,
-		})
+		return s.print(devEngines{prefill.EngineURL, prefill.ShimRunDir, decode.EngineURL, decode.ShimRunDir})
 	}
 	s.say("the engines to prefill (P) and to decode (D) with, and where their shims leave records (PR, DR); Ctrl-C stops both")
 	_, err := fmt.Fprintf(s.out, "export P=%s PR=%s D=%s DR=%s\n", prefill.EngineURL, prefill.ShimRunDir, decode.EngineURL, decode.ShimRunDir)
@@ -76,7 +74,7 @@ func (c *devCmd) tellNATS(s *session) error {
 	url := s.local.URL()
 	if !c.Secure {
 		if s.JSON {
-			return s.print(map[string]string{"nats": url})
+			return s.print(devServer{NATS: url})
 		}
 		s.say("NATS is at %s; Ctrl-C stops everything", url)
 		return nil
@@ -87,7 +85,7 @@ func (c *devCmd) tellNATS(s *session) error {
 		s.say("%s submits with --tls-ca %s --nkey %s", name, folder.CA(), graders[name])
 	}
 	if s.JSON {
-		return s.print(map[string]any{"nats": url, "tls_ca": folder.CA(), "operator": folder.Operator(), "graders": graders})
+		return s.print(devServer{url, folder.CA(), folder.Operator(), graders})
 	}
 	s.say("the operator has --nkey %s; more graders: submitter admin grader add NAME --dir %s --nats %s", folder.Operator(), folder, url)
 	s.say("NATS is at %s; Ctrl-C stops everything", url)

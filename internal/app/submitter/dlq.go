@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tandem/client/admin"
-	"tandem/internal/queue"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
 )
@@ -26,13 +25,6 @@ type dlqListCmd struct {
 	Model string     `short:"m" placeholder:"NAME" help:"Of this model only."`
 	Stage jobs.Stage `enum:",prefill,decode,fallback" default:"" placeholder:"STAGE" help:"That this stage gave up: prefill, decode or fallback."`
 	Mine  bool       `help:"Of this user only."`
-}
-
-// letter is a dead letter as --json prints it.
-type letter struct {
-	JobID string `json:"job_id"`
-	Model string `json:"model"`
-	queue.DeadLetter
 }
 
 // Run lists the dead letters without any text of theirs.
@@ -60,9 +52,8 @@ func (c *dlqListCmd) Run(ctx context.Context, s *session) error {
 		}
 		count++
 		if s.JSON {
-			brief := letter{l.JobID, l.Model, l.DeadLetter}
-			brief.Job, brief.Handover, brief.Raw = jobs.Job{}, nil, nil
-			if err := s.print(brief); err != nil {
+			l.Job, l.Handover, l.Raw = jobs.Job{}, nil, nil
+			if err := s.print(l); err != nil {
 				return err
 			}
 			continue
@@ -96,7 +87,7 @@ func (c *dlqShowCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if s.JSON {
-		return s.print(letter{l.JobID, l.Model, l.DeadLetter})
+		return s.print(l)
 	}
 	j := &l.Job
 	text := len(j.System) + len(j.Prompt)
@@ -131,7 +122,7 @@ func (c *dlqReplayCmd) Run(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.JSON {
-			return s.print(map[string]any{"job_id": replay, "replay_of": id, "again": again})
+			return s.print(replayed{replay, id, again})
 		}
 		if again {
 			s.say("%s was replayed before", id)
@@ -155,7 +146,7 @@ func (c *dlqDropCmd) Run(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.JSON {
-			return s.print(map[string]string{"dropped": id})
+			return s.print(dropped{id})
 		}
 		s.say("dropped %s", id)
 		return nil

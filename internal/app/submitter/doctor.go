@@ -105,7 +105,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *session) error {
 		e.add(levelFailed, "NATS", err.Error(), "")
 	}
 	if s.JSON {
-		if err := s.print(map[string]any{"findings": e.findings}); err != nil {
+		if err := s.print(findings{e.findings}); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"submitter": func() {
-			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+			os.Exit(checkedMain(os.Args[1:]))
 		},
 	})
 }
@@ -53,6 +53,10 @@ func TestScripts(t *testing.T) {
 	}
 	standintest.Engines(t)
 	theShim := standintest.Shim(t)
+	schemaFile, err := filepath.Abs(outputSchemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -63,6 +67,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("TANDEM_USER", "tester")
 			env.Setenv("OLLAMA", alone.URL())
+			env.Setenv(outputSchemaEnv, schemaFile)
 			env.Setenv("BREAKING", breaking.URL())
 			env.Setenv("TANDEM_CACHE", cache)
 			env.Setenv("TANDEM_SHIM", theShim)

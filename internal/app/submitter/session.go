@@ -187,16 +187,12 @@ func (s *session) report(err error) {
 	if _, said := errors.AsType[*app.ExitError](err); said || !s.JSON {
 		return
 	}
-	failure := struct {
-		Error      jobs.ErrorInfo `json:"error"`
-		JobID      string         `json:"job_id,omitempty"`
-		RetryAfter float64        `json:"retry_after_seconds,omitempty"`
-	}{Error: jobs.ErrorInfo{Message: err.Error()}}
+	f := failure{Error: jobs.ErrorInfo{Message: err.Error()}}
 	if e, ok := errors.AsType[*jobs.Error](err); ok {
-		failure.Error.Code, failure.RetryAfter = e.Code, e.RetryAfter.Seconds()
+		f.Error.Code, f.RetryAfter = e.Code, e.RetryAfter.Seconds()
 	}
 	if ok {
-		failure.JobID = h.jobID
+		f.JobID = h.jobID
 	}
-	_ = s.print(failure) // the exit code tells more than a second error would
+	_ = s.print(f) // the exit code tells more than a second error would
 }

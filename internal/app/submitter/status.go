@@ -37,11 +37,7 @@ func (statusCmd) Run(ctx context.Context, s *session) error {
 	}
 	faults := faultsOf(o)
 	if s.JSON {
-		err = s.print(struct {
-			Degraded bool    `json:"degraded"`
-			Faults   []fault `json:"faults"`
-			*admin.Overview
-		}{len(faults) > 0, faults, o})
+		err = s.print(status{len(faults) > 0, faults, o})
 	} else {
 		err = writeOverview(s.out, o, faults)
 	}

@@ -64,7 +64,7 @@ func (c *submitCmd) Run(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.JSON {
-			return s.print(map[string]string{"job_id": j.ID})
+			return s.print(submitted{j.ID})
 		}
 		_, err := fmt.Fprintln(s.out, j.ID)
 		return err

@@ -195,7 +195,7 @@ type versionCmd struct{}
 
 func (versionCmd) Run(s *session) error {
 	if s.JSON {
-		return s.print(map[string]string{"version": app.Version()})
+		return s.print(version{app.Version()})
 	}
 	_, err := fmt.Fprintln(s.out, app.VersionLine(name))
 	return err

@@ -82,7 +82,7 @@ func hundredths(v float64) float64 { return math.Round(v*100) / 100 }
 // missed counts what submissions that could be read do not have. All of them were asked for the same things in the same order, which
 // is the order of those missed equally often.
 func missed(students []*Student) []Missed {
-	var all []Missed
+	all := []Missed{}         // [] in JSON, not null
 	index := map[Missed]int{} // by kind, name and section
 	of := 0
 	for _, s := range students {
@@ -108,7 +108,7 @@ func missed(students []*Student) []Missed {
 	for i := range all {
 		all[i].Of = of
 	}
-	return slices.Concat([]Missed{}, all) // [] in JSON, not null
+	return all
 }
 
 // Scored reports whether a row has points, or a range of them.

@@ -1,4 +1,4 @@
-package main
+package schema
 
 import (
 	"fmt"
@@ -6,30 +6,29 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// source is what reflection does not see of package jobs.
-type source struct {
-	types  map[string]string            // type → its comment
-	fields map[string]map[string]string // type → field → its comment
-	values map[string][]value           // type of constants → its values, in order
+// Source is what reflection does not see of a package.
+type Source struct {
+	Types  map[string]string            // type → its comment
+	Fields map[string]map[string]string // type → field → its comment
+	Values map[string][]Value           // type of constants → its values, in order
 }
 
-// value is one constant of a string type.
-type value struct{ text, comment string }
+// Value is one constant of a string type.
+type Value struct{ Text, Comment string }
 
-// read parses the Go files of a folder.
-func read(dir string) (*source, error) {
+// Read parses the Go files of a folder.
+func Read(dir string) (*Source, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return nil, err
 	}
-	src := &source{map[string]string{}, map[string]map[string]string{}, map[string][]value{}}
+	src := &Source{map[string]string{}, map[string]map[string]string{}, map[string][]Value{}}
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -47,13 +46,13 @@ func read(dir string) (*source, error) {
 	return src, nil
 }
 
-func (src *source) add(d *ast.GenDecl) {
+func (src *Source) add(d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
-			src.types[spec.Name.Name] = plain(d.Doc.Text())
+			src.Types[spec.Name.Name] = plain(d.Doc.Text())
 			if s, ok := spec.Type.(*ast.StructType); ok {
-				src.fields[spec.Name.Name] = comments(s)
+				src.Fields[spec.Name.Name] = comments(s)
 			}
 		case *ast.ValueSpec:
 			typ, ok := spec.Type.(*ast.Ident)
@@ -62,7 +61,7 @@ func (src *source) add(d *ast.GenDecl) {
 			}
 			if lit, ok := spec.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				text, _ := strconv.Unquote(lit.Value) // the parser took it
-				src.values[typ.Name] = append(src.values[typ.Name], value{text, plain(spec.Comment.Text())})
+				src.Values[typ.Name] = append(src.Values[typ.Name], Value{text, plain(spec.Comment.Text())})
 			}
 		}
 	}
@@ -83,13 +82,4 @@ var link = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 // plain makes a Go comment one line without Go's links.
 func plain(comment string) string {
 	return link.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
-}
-
-// comment is what the source says about a field; every field of the contract must be explained.
-func (src *source) comment(t reflect.Type, f reflect.StructField) (string, error) {
-	c := src.fields[t.Name()][f.Name]
-	if c == "" {
-		return "", fmt.Errorf("field %s.%s has no comment: say what it holds", t.Name(), f.Name)
-	}
-	return c, nil
 }
