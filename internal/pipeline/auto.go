@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -10,10 +11,35 @@ import (
 	"tandem/jobs"
 )
 
-// decide chooses the way of a job with plan auto that this prefill worker has fetched, by what is known at this moment of this machine, of the
-// decode workers and of what else there is to do, and says why.
-func (s *Stage) decide(ctx context.Context, t *protocol.Task) (way engine.Way, why string) {
-	q, size := s.question(ctx, t.Job, s.workers())
+// route is the way of a job that a prefill worker has fetched, and what was found when it was chosen.
+type route struct {
+	way      engine.Way
+	decision string
+	bytes    int64                   // of the prompt's KV state, about
+	denied   *protocol.HandoverError // why that is not to be handed over; nil if it may be
+}
+
+// route finds the way of a job by its plan, and notes how it will probably go on, if this worker has to do with it.
+func (s *Stage) route(ctx context.Context, t *protocol.Task) (r route) {
+	switch t.Job.EffectivePlan() {
+	case jobs.PlanLocal:
+		return route{way: engine.WayDecode, decision: "local, as asked: both phases on the decode machine"}
+	case jobs.PlanAuto:
+		r.bytes, r.denied = s.mayExport(t.Job)
+		r.way, r.decision = s.decide(ctx, t, r.denied)
+	default:
+		r = route{way: engine.WayHandover, decision: "disaggregated, as asked"}
+		r.bytes, r.denied = s.mayExport(t.Job)
+		s.foresee(t, s.size(t.Job), true, 0, s.running.prompts())
+	}
+	return r
+}
+
+// decide chooses the way of a job with plan auto, by what is known at this moment of this machine, of the decode workers and of what else there is to
+// do, and says why. Denied is why its KV state cannot be handed over.
+func (s *Stage) decide(ctx context.Context, t *protocol.Task, denied *protocol.HandoverError) (way engine.Way, why string) {
+	none := s.noHandover(denied)
+	q, size := s.question(ctx, t.Job, s.workers(), none)
 	s.seen.note(t.Job.ID, size)
 	s.deciding.Lock() // jobs of several slots one after the other: what is decided of one counts for the next
 	defer s.deciding.Unlock()
@@ -22,20 +48,20 @@ func (s *Stage) decide(ctx context.Context, t *protocol.Task) (way engine.Way, w
 		b = t.Backlog(ctx)
 	}
 	turn := s.running.arrived(t.Job)
-	if way, why = s.wayOf(t.Job, q, size, b, s.workers()); way != engine.WayDecode {
-		s.foresee(t, way == engine.WayHandover, false, turn)
+	if way, why = s.wayOf(t.Job, q, size, none, b, s.workers()); way != engine.WayDecode {
+		s.foresee(t, size, way == engine.WayHandover, 0, turn)
 	}
 	return way, why
 }
 
 // wayOf is what decide says.
-func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, b protocol.Backlog, peers []engine.Peer) (engine.Way, string) {
+func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, none string, b protocol.Backlog, peers []engine.Peer) (engine.Way, string) {
 	d := engine.Decide(q)
 	if j.Class == jobs.Interactive || b.Intake == 1 && b.Relay == 0 && len(s.running.list()) == 0 && !slices.ContainsFunc(peers, func(p engine.Peer) bool { return len(p.Running) > 0 }) {
 		return d.Way, d.String() // nothing counts but this one
 	}
 	intake := max(1, b.Intake-expectedBy(peers, &b))
-	o := s.outlook(j, size, peers, intake, b.Relay)
+	o := s.outlook(j, size, none, peers, intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	if ok && best.Action == schedule.Wait { // too late: it is here
 		ok = false
@@ -56,8 +82,8 @@ func (s *Stage) wayOf(j *jobs.Job, q engine.Question, size engine.Size, b protoc
 	return way, s.way(best, options, intake) + d.Figures()
 }
 
-// question is what a job will cost on this machine and on the decode worker that will probably take it.
-func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) (engine.Question, engine.Size) {
+// question is what a job will cost on this machine and on the decode worker that will probably take it. None is why this worker can hand over no KV state.
+func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer, none string) (engine.Question, engine.Size) {
 	peer, slots := freest(peers)
 	size := s.size(j)
 	q := engine.Question{
@@ -81,7 +107,7 @@ func (s *Stage) question(ctx context.Context, j *jobs.Job, peers []engine.Peer) 
 	q.QueueDecode = engine.Wait(s.decoding(), slots, q.Decode.Job(q.Tokens).Value)
 	q.StateBytes = int64(q.Prefill.StateBytes(q.Tokens, peer.CacheType).Value)
 	q.Link = q.Decode.Link(machineOf(s.server))
-	q.NoHandover = s.noHandover(j, peer)
+	q.NoHandover = cmp.Or(none, peer.NoStates)
 	return q, size
 }
 
@@ -99,15 +125,15 @@ func freest(peers []engine.Peer) (freest engine.Peer, slots int) {
 	return freest, slots
 }
 
-// noHandover is why no KV state of a job's prompt can be handed over; empty if one can.
-func (s *Stage) noHandover(j *jobs.Job, peer engine.Peer) string {
-	if s.holder == nil {
+// noHandover says why this worker hands over no KV state of a job; empty if it may.
+func (s *Stage) noHandover(denied *protocol.HandoverError) string {
+	switch {
+	case s.holder == nil:
 		return "the prefill worker offers none"
-	}
-	if _, denied := s.mayExport(j); denied != nil {
+	case denied != nil:
 		return denied.Error()
 	}
-	return peer.NoStates
+	return ""
 }
 
 // whole does a request of plan auto here, both phases of it.
@@ -129,43 +155,4 @@ func (s *Stage) yield(t *protocol.Task) {
 	if t.Yields != nil && t.Job.Class == jobs.Batch && t.Job.EffectivePlan() == jobs.PlanAuto {
 		t.Yields()
 	}
-}
-
-// foresee notes how a task will probably go on, now that its way is known; the engine turns to it in so many seconds.
-func (s *Stage) foresee(t *protocol.Task, hands, restores bool, turn float64) {
-	state := int64(0)
-	if restores {
-		state = t.Handover.State.Bytes
-	}
-	c := s.course(t.Job, hands, state, turn)
-	c.relayed = !t.Intake
-	s.running.begin(t, c)
-	s.prefixes.Begins(c.prefix, s.running.with(c.prefix))
-}
-
-// course is how a job will probably go on to which the engine turns in so many seconds: computed and handed over; from a KV state of so many bytes, unless
-// that is 0; or whole.
-func (s *Stage) course(j *jobs.Job, hands bool, state int64, turn float64) course {
-	size := s.size(j)
-	self := engine.Peer{Role: s.role, Slots: s.slotCount(), Rates: s.rates.With(s.about().KVTransfer)}
-	bytes := float64(state)
-	if state == 0 {
-		bytes = engine.SpeedsOf(j.Model, s.role, self.Rates).StateBytes(size.Tokens, "").Value
-	}
-	times := self.Times(j.Model, "", size, bytes)
-	c := course{turn: turn, before: turn, hands: hands, prefix: size.Key}
-	if state > 0 {
-		c.before += times.Restore
-	} else if c.before += times.Prompt; size.Key != "" {
-		if _, slots := s.prefixes.Held(); slots[size.Key] <= s.running.with(size.Key) {
-			c.before += times.Prefix
-		}
-	}
-	if hands {
-		c.before += times.Save
-		return c
-	}
-	c.tokens = float64(size.Generated)
-	c.perSecond = c.tokens / max(times.Generate[min(s.slotCount(), s.running.busy()+1)-1], 1e-9)
-	return c
 }

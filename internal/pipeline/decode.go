@@ -19,7 +19,7 @@ func (s *Stage) decode(ctx context.Context, t *protocol.Task) (protocol.Outcome,
 		PromptTokens: h.Prefill.PromptTokens, ModelDigest: h.Prefill.ModelDigest,
 	}
 	start := time.Now()
-	s.foresee(t, false, false, s.running.prompts())
+	s.foresee(t, s.size(t.Job), false, 0, s.running.prompts())
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
 	c, err := s.engine.Decode(ctx, s.request(t, 0), from, s.emit(t))
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcom
 		if t.Intake {
 			turn = s.running.arrived(t.Job)
 		}
-		s.foresee(t, false, false, turn)
+		s.foresee(t, s.size(t.Job), false, 0, turn)
 	}
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))

@@ -61,18 +61,60 @@ func (s *Stage) noTaker() (denied *protocol.HandoverError) {
 	return denied
 }
 
-// offer completes a hand-over with the state that prefill left in a file, which is removed if that fails.
-func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (protocol.Outcome, *protocol.HandoverError) {
+// handOn puts into a hand-over what the prompt's computation left: the KV state, or else what the engine has in its place, and why there is no state.
+// What it returns is called when the hand-over is published, or given up; it may be nil.
+func (s *Stage) handOn(t *protocol.Task, next *jobs.Handover, p engine.Prefilled, denied *protocol.HandoverError) (settled func(done bool)) {
+	switch {
+	case p.State != nil:
+		if denied = s.offer(next, p.State); denied == nil {
+			t.Event(jobs.Event{Type: jobs.EventSaved, Bytes: p.State.Bytes, Seconds: p.State.Saved.Seconds()})
+			return func(done bool) {
+				if done {
+					s.holder.Published(t.Job.ID)
+				} else {
+					s.holder.Release(t.Job.ID)
+				}
+			}
+		}
+		p.Kind = jobs.KindNone
+	case p.Failure != "":
+		denied, p.Note = &protocol.HandoverError{Failure: p.Failure, Message: p.Note}, ""
+	}
+	if s.bare {
+		p.Kind, p.Context, p.Note = jobs.KindNone, nil, ""
+	}
+	next.Kind, next.Context, next.FirstToken = p.Kind, p.Context, p.FirstToken
+	next.Decision += ": " + handed(p.Kind)
+	if p.Note != "" {
+		next.Decision += "; " + p.Note
+	}
+	if denied != nil {
+		t.Event(notHandedOver(denied))
+		s.without(next, denied)
+	}
+	return nil
+}
+
+// handed says in words what a hand-over without the KV state saves.
+func handed(kind jobs.Kind) string {
+	if kind == jobs.KindContext {
+		return "the context (token ids) was handed over; the decode machine computes the identical request again, so nothing was saved"
+	}
+	return "nothing could be handed over; the decode machine computes the prompt again, so nothing was saved"
+}
+
+// offer puts into a hand-over the state that prefill left in a file, which is removed if that fails.
+func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) *protocol.HandoverError {
 	id := next.Job.ID
 	state, err := s.holder.Offer(id, f.Path, f.Rows...)
 	if err != nil {
 		s.remove(id, f.Path)
-		return protocol.Outcome{}, asHandoverError(jobs.FailSave, err)
+		return asHandoverError(jobs.FailSave, err)
 	}
 	state.Tokens, state.Fingerprint, state.First, state.SaveSeconds, state.Prefix = f.Tokens, f.Fingerprint, f.First, f.Saved.Seconds(), f.Prefix
 	if err := state.Validate(); err != nil { // or the job would fail because of its state
 		s.holder.Release(id)
-		return protocol.Outcome{}, protocol.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
+		return protocol.HandoverErrorf(jobs.FailSave, "the KV state cannot be described: %w", err)
 	}
 	s.sizes.note(state.Bytes)
 	fixed := int64(0)
@@ -81,13 +123,7 @@ func (s *Stage) offer(next *jobs.Handover, f *engine.StateFile) (protocol.Outcom
 	}
 	s.rates.ObserveSave(f.Tokens, f.Bytes, fixed, f.Saved)
 	next.Kind, next.State = jobs.KindState, &state
-	return protocol.Outcome{Next: next, Settled: func(done bool) {
-		if done {
-			s.holder.Published(id)
-		} else {
-			s.holder.Release(id)
-		}
-	}}, nil
+	return nil
 }
 
 // without says in a hand-over why it has no KV state. That the engine moves none is no news of this job, and what is between two machines is logged once.

@@ -127,7 +127,7 @@ func (s *Stage) continueFrom(ctx context.Context, t *protocol.Task, m *move) (en
 	})
 	defer s.remove(t.Job.ID, file.Path)
 	m.began = time.Now()
-	s.foresee(t, false, true, s.running.prompts())
+	s.foresee(t, s.size(t.Job), false, t.Handover.State.Bytes, s.running.prompts())
 	req := s.request(t, fileTime(file.Bytes))
 	pair := ""
 	if m.unlike = unlike(transfer.Fingerprint, h.State.Fingerprint); m.unlike != "" {
@@ -182,7 +182,7 @@ func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.KVTransf
 func (s *Stage) reprefill(ctx context.Context, t *protocol.Task, why *protocol.HandoverError) (engine.Completion, error) {
 	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "from", t.Handover.Prefill.Server,
 		"failure", why.Failure, "error", why)
-	s.foresee(t, false, false, s.running.prompts())
+	s.foresee(t, s.size(t.Job), false, 0, s.running.prompts())
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
 	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
 	if err == nil {

@@ -33,7 +33,8 @@ func (s *Stage) Next(b protocol.Backlog) protocol.Choice {
 	if intake <= 0 {
 		return protocol.Choice{Again: seconds(leastWait)} // others are about to fetch it
 	}
-	o := s.outlook(b.Head, size, peers, intake, b.Relay)
+	_, denied := s.mayExport(b.Head)
+	o := s.outlook(b.Head, size, s.noHandover(denied), peers, intake, b.Relay)
 	best, options, ok := o.Next(s.worker)
 	s.log.Debug("looked ahead", "job", b.Head.ID, "best", best, "options", options, "intake", o.Intake, "relay", o.Relay, "workers", o.Running())
 	switch {
@@ -42,7 +43,7 @@ func (s *Stage) Next(b protocol.Backlog) protocol.Choice {
 	case best.Action == schedule.Wait, best.Action == schedule.Continue:
 		return protocol.Choice{Leave: seconds(min(2*best.Next, longestLeave)), Again: seconds(min(max(best.Next, leastWait), longestLook))}
 	}
-	s.running.expect(b.Head.ID, b.Place, s.course(b.Head, best.Action == schedule.HandOver, 0, s.running.prompts()))
+	s.running.expect(b.Head.ID, b.Place, s.course(b.Head.Model, size, best.Action == schedule.HandOver, 0, s.running.prompts()))
 	return protocol.Choice{Take: true, Why: s.way(best, options, intake)}
 }
 
@@ -68,8 +69,9 @@ const (
 // Running is what this worker is at.
 func (s *Stage) Running() []protocol.Running { return s.running.list() }
 
-// outlook is what this worker knows of the work that there is, and of the others at one moment.
-func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, intake, relay int) *engine.Outlook {
+// outlook is what this worker knows of the work that there is, and of the others at one moment. None is why a prefill worker can hand over no KV state
+// of the next job.
+func (s *Stage) outlook(head *jobs.Job, size engine.Size, none string, peers []engine.Peer, intake, relay int) *engine.Outlook {
 	about := s.about()
 	self := engine.Peer{
 		Worker: s.worker, Role: s.role, Machine: machineOf(s.server), Slots: s.slotCount(), Rates: s.rates.With(about.KVTransfer), Running: s.running.list(),
@@ -82,7 +84,7 @@ func (s *Stage) outlook(head *jobs.Job, size engine.Size, peers []engine.Peer, i
 	workers := append([]engine.Peer{self}, peers...)
 	if s.role == protocol.RolePrefill {
 		for i := range workers {
-			workers[i].NoStates = cmp.Or(workers[i].NoStates, s.noHandover(head, engine.Peer{}))
+			workers[i].NoStates = cmp.Or(workers[i].NoStates, none)
 		}
 	}
 	return &engine.Outlook{
