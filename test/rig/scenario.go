@@ -21,9 +21,32 @@ type Scenario struct {
 	Name  string
 	What  string // happens, in one sentence
 	Quick bool   // it takes less than 20 s, needs no engine but the no-op one and no build of its own
-	// Run plays it in the folder dir, which it makes, with everything of the run. The verdict is the judge's, and holds as well what was
-	// expected of this scenario and did not come, by the rule [Missed]. An error that is [ErrNotRun] says why it cannot be played on this machine.
-	Run func(ctx context.Context, dir string, p *host.Programs, say func(format string, args ...any)) (check.Verdict, error)
+	// arrange makes the act.
+	arrange func(ctx context.Context, a *act) error
+}
+
+// act is what a scenario arranges: a system, the jobs, what strikes them, and what is expected of the end.
+type act struct {
+	Options                                           // of the system
+	plan    *Plan                                     // of the jobs
+	strike  func(ctx context.Context, s *scene) error // submits the jobs, does what goes wrong, and returns when their callers were told; unless set, it only submits them
+	expect  func(s *scene)                            // asks what the judge does not
+	after   func() error                              // ends what arrange began
+}
+
+// Run plays a scenario in the folder dir, which it makes, with everything of the run. The verdict is the judge's, and holds as well what was
+// expected of this scenario and did not come, by the rule [Missed]. An error that is [ErrNotRun] says why it cannot be played on this machine.
+func (sc Scenario) Run(ctx context.Context, dir string, p *host.Programs, say func(format string, args ...any)) (v check.Verdict, err error) {
+	a := act{
+		Options: Options{Dir: dir, Programs: p, Models: RealStorm(0).Models[:1], Each: 1, Nodes: 1, Slots: 1, NumCtx: 4096, Say: say}, // small, with no-op engines
+		after:   func() error { return nil },
+	}
+	a.strike = func(ctx context.Context, s *scene) error { return s.begin(ctx, a.plan.Batches...)() }
+	if err := sc.arrange(ctx, &a); err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, a.after()) }()
+	return a.play(ctx)
 }
 
 // Missed is the rule by which a verdict holds that a scenario did not end as it should.
@@ -49,11 +72,6 @@ type scene struct {
 	missed []check.Violation
 }
 
-// sceneOptions are those of a small system: one model, no-op engines.
-func sceneOptions(dir string, p *host.Programs, say func(string, ...any), each int) Options {
-	return Options{Dir: dir, Programs: p, Models: RealStorm(0).Models[:1], Each: each, Nodes: 1, Slots: 1, NumCtx: 4096, Say: say}
-}
-
 // sceneSeed is of the jobs of all scenarios: what is random in them matters to none.
 const sceneSeed = 1
 
@@ -73,26 +91,25 @@ func (p *Plan) split(sizes ...int) *Plan {
 	return p
 }
 
-// play starts the system, has the script do its part, looks into every stream, has the judge speak, and asks what else was expected. The script
-// submits the jobs, and returns when their callers were told.
-func play(ctx context.Context, o Options, p *Plan, script func(ctx context.Context, s *scene) error, expect func(s *scene)) (v check.Verdict, err error) {
-	system, err := Start(ctx, o)
+// play starts the system, has the act strike, looks into every stream, has the judge speak, and asks what else was expected.
+func (a *act) play(ctx context.Context) (v check.Verdict, err error) {
+	system, err := Start(ctx, a.Options)
 	if err != nil {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, system.Stop()) }()
-	s := &scene{System: system, plan: p}
-	s.Log.Add(history.Event{Kind: history.Began, Note: fmt.Sprintf("seed %d, %+v", p.Seed, p.Shape)})
+	s := &scene{System: system, plan: a.plan}
+	s.Log.Add(history.Event{Kind: history.Began, Note: fmt.Sprintf("seed %d, %+v", a.plan.Seed, a.plan.Shape)})
 	ctx, cancel := context.WithTimeoutCause(s.ctx, sceneLimit, errors.New("the scenario does not end"))
 	defer cancel()
-	if err := script(ctx, s); err != nil {
+	if err := a.strike(ctx, s); err != nil {
 		return v, err
 	}
-	if err := s.settle(ctx, p); err != nil {
+	if err := s.settle(ctx, a.plan); err != nil {
 		return v, err
 	}
 	v = check.Check(s.Log.Events())
-	expect(s)
+	a.expect(s)
 	if err := s.sound(); err != nil {
 		s.want(false, "", "%v", err)
 	}

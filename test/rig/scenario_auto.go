@@ -5,33 +5,32 @@ import (
 	"sync"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
 )
 
 // autoScenarios are of plan auto.
 func autoScenarios() []Scenario {
 	return []Scenario{{
-		Name: "interactive job among whole ones", Quick: true, Run: givenWay,
+		Name: "interactive job among whole ones", Quick: true, arrange: givenWay,
 		What: "an interactive job comes while every slot of both sides is taken by a batch job that is done whole there and does not end",
 	}}
 }
 
 // givenWay has the engines answer no batch job before the interactive one has ended. It ends only if they give way.
-func givenWay(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func givenWay(_ context.Context, a *act) error {
 	const jobs = 12
 	plan := scenePlan(jobs+1).split(jobs, 1)
+	a.plan = plan
 	batch, urgent := plan.Batches[0], plan.Batches[1].Jobs[0]
 	plan.Batches[1].Single = true
 	for i := range batch.Jobs {
 		batch.Jobs[i].Plan = "auto"
 	}
-	o := sceneOptions(dir, p, say, 1)
+	a.Each = 1
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
-	o.hooks.call = func(_ *System, _ *machine, e *tap.Exchange, marker string) (tap.Answer, bool) {
+	a.hooks.call = func(_ *System, _ *machine, e *tap.Exchange, marker string) (tap.Answer, bool) {
 		if marker != "" && marker != urgent.Marker {
 			select {
 			case <-open:
@@ -40,7 +39,7 @@ func givenWay(ctx context.Context, dir string, p *host.Programs, say func(string
 		}
 		return tap.Answer{}, false
 	}
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		defer release()
 		told := s.begin(ctx, batch)
 		if err := s.await(ctx, "a whole job at each engine", func() bool { return len(s.computing(batch)) == len(s.machine) }); err != nil {
@@ -56,7 +55,7 @@ func givenWay(ctx context.Context, dir string, p *host.Programs, say func(string
 		}
 		return toldUrgent()
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantEach("succeeded", plan.Batches...) // that none is miscounted is the judge's rule
 		again := 0
 		for _, j := range batch.Jobs {
@@ -65,7 +64,8 @@ func givenWay(ctx context.Context, dir string, p *host.Programs, say func(string
 			}
 		}
 		s.want(again >= len(s.machine), "", "want a job of each side begun again, got %d", again)
-	})
+	}
+	return nil
 }
 
 // computing are the engines that were called for jobs of a batch.

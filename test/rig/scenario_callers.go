@@ -8,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
 )
 
@@ -18,11 +16,11 @@ import (
 func callerScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "submitter killed", Quick: true, Run: killedCallers,
+			Name: "submitter killed", Quick: true, arrange: killedCallers,
 			What: "submitters are killed after the manifest and before the first publish, in the middle of publishing, between the last publish and the first result, and with half of the results, and resumed",
 		},
 		{
-			Name: "NATS away at the start", Quick: true, Run: natsAway,
+			Name: "NATS away at the start", Quick: true, arrange: natsAway,
 			What: "workers and submitters start before NATS does, and while it does not answer",
 		},
 	}
@@ -39,11 +37,12 @@ var deaths = []struct {
 	{"with half of the results", func(_, results, jobs int) bool { return results == jobs/2+1 }},
 }
 
-func killedCallers(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func killedCallers(_ context.Context, a *act) error {
 	const jobs = 10
 	plan := scenePlan(jobs*len(deaths)).split(jobs, jobs, jobs, jobs)
-	o := sceneOptions(dir, p, say, 2)
-	o.PerToken = time.Millisecond
+	a.plan = plan
+	a.Each = 2
+	a.PerToken = time.Millisecond
 	type progress struct {
 		published, results int
 		dead               bool
@@ -56,7 +55,7 @@ func killedCallers(ctx context.Context, dir string, p *host.Programs, say func(s
 	for i, b := range plan.Batches {
 		seen[callerPrefix+b.Name], of[callerPrefix+b.Name] = &progress{}, i
 	}
-	o.hooks.wire = func(s *System, process string, op *tap.Op) tap.Verdict {
+	a.hooks.wire = func(s *System, process string, op *tap.Op) tap.Verdict {
 		mu.Lock()
 		defer mu.Unlock()
 		at := seen[process]
@@ -94,8 +93,7 @@ func killedCallers(ctx context.Context, dir string, p *host.Programs, say func(s
 		}
 		return tap.Cut
 	}
-	script := func(ctx context.Context, s *scene) error { return s.begin(ctx, plan.Batches...)() }
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantUnblamed(plan.Batches...)
 		for i, b := range plan.Batches {
 			at, first := seen[callerPrefix+b.Name], b.Jobs[0].Marker
@@ -110,15 +108,17 @@ func killedCallers(ctx context.Context, dir string, p *host.Programs, say func(s
 				s.want(len(s.events(j.Marker, history.Told)) == 1, j.Marker, "told %d times", len(s.events(j.Marker, history.Told)))
 			}
 		}
-	})
+	}
+	return nil
 }
 
-func natsAway(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func natsAway(_ context.Context, a *act) error {
 	const jobs = 12
 	plan := scenePlan(jobs+1).split(jobs, 1)
+	a.plan = plan
 	plan.Batches[1].Single = true
 	var codes []string
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		start, err := s.stopAll(ctx, "prefill", "decode")
 		if err != nil {
 			return err
@@ -191,11 +191,12 @@ func natsAway(ctx context.Context, dir string, p *host.Programs, say func(string
 		s.Log.Add(history.Event{Kind: history.Healed, Process: node.Name(), Note: "thawed"})
 		return told()
 	}
-	return play(ctx, sceneOptions(dir, p, say, 1), plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantEach("succeeded", plan.Batches...)
 		s.want(len(codes) == 3, "", "want 3 programs that ended, got %d", len(codes))
 		for _, text := range codes {
 			s.want(strings.Contains(text, ": 4: ") && strings.Contains(text, "NATS"), "", "want a program that ends with code 4 and names NATS, got %s", text)
 		}
-	})
+	}
+	return nil
 }

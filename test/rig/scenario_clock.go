@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
 	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
@@ -21,7 +20,7 @@ import (
 // clockScenarios have a server of NATS whose clock is set while it works: AckWait, the age of messages and the deadlines of jobs are reckoned by it.
 func clockScenarios() []Scenario {
 	return []Scenario{{
-		Name: "clock of NATS that jumps", Run: jumpingServer,
+		Name: "clock of NATS that jumps", arrange: jumpingServer,
 		What: "in the middle of batches with and without deadlines NATS' clock jumps two hours ahead, NATS is killed and started, and its clock jumps back; workers are killed before, as and after it does",
 	}}
 }
@@ -32,28 +31,29 @@ const (
 	forgotten  = 15 * time.Second // within it a dead worker is not counted any more
 )
 
-func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func jumpingServer(ctx context.Context, a *act) error {
 	const (
 		jump  = 2 * time.Hour
 		short = 15 * time.Second // a jump of which the whole effect can be awaited
 	)
 	plan := scenePlan(24+24+8+8+3).split(24, 24, 8, 8, 1, 1, 1)
+	a.plan = plan
 	plan.Batches[1].Deadline, plan.Batches[2].Deadline, plan.Batches[3].Deadline = 10*time.Minute, jump+10*time.Minute, 10*time.Minute
 	free, caught, long, later := plan.Batches[0], plan.Batches[1], plan.Batches[2], plan.Batches[3]
 	busy, beating, silent := plan.Batches[4], plan.Batches[5], plan.Batches[6]
-	moving, err := host.Build(ctx, filepath.Join(dir, "bin"), host.BuildOptions{Clock: true, Only: []string{"nats-server"}})
+	moving, err := host.Build(ctx, filepath.Join(a.Dir, "bin"), host.BuildOptions{Clock: true, Only: []string{"nats-server"}})
 	if err != nil {
-		return check.Verdict{}, err
+		return err
 	}
-	o := sceneOptions(dir, p, say, 2)
-	o.PerToken = 10 * time.Millisecond // so that a batch is under way for longer than workers take to read the clock
-	o.hooks.nats = moving
+	a.Each = 2
+	a.PerToken = 10 * time.Millisecond // so that a batch is under way for longer than workers take to read the clock
+	a.hooks.nats = moving
 
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
 	var mu sync.Mutex
 	held := map[string]bool{busy.Jobs[0].Marker: true, beating.Jobs[0].Marker: true, silent.Jobs[0].Marker: true} // whose next call of decode waits
-	o.hooks.call = func(_ *System, m *machine, e *tap.Exchange, marker string) (tap.Answer, bool) {
+	a.hooks.call = func(_ *System, m *machine, e *tap.Exchange, marker string) (tap.Answer, bool) {
 		mu.Lock()
 		wait := held[marker] && role(m.Name()) == "decode"
 		if wait {
@@ -69,7 +69,7 @@ func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(s
 		return tap.Answer{}, false
 	}
 	signs := map[string]int{} // of life, by worker
-	o.hooks.wire = func(_ *System, process string, op *tap.Op) tap.Verdict {
+	a.hooks.wire = func(_ *System, process string, op *tap.Op) tap.Verdict {
 		if op.FromClient && strings.HasPrefix(op.Subject, "$JS.ACK.") && string(op.Payload) == "+WPI" {
 			mu.Lock()
 			defer mu.Unlock()
@@ -79,7 +79,7 @@ func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(s
 	}
 
 	var ahead time.Duration // how far NATS' clock was after its restart
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		defer release()
 		toldBusy := s.begin(ctx, busy)
 		if _, err := s.inDecode(ctx, busy); err != nil {
@@ -151,7 +151,7 @@ func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(s
 		worker.kill(InCall)
 		return errors.Join(s.moveNATS(0), toldSilent())
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantEach("succeeded", free, long, later, busy, beating, silent)
 		s.want((ahead-jump).Abs() < time.Minute, "", "want the restarted server's clock ahead by %v, it is by %v", jump, ahead)
 		moves := s.moves()
@@ -170,7 +170,8 @@ func jumpingServer(ctx context.Context, dir string, p *host.Programs, say func(s
 		s.want(expired > 0, "", "want jobs that expired while NATS' clock was ahead, got none")
 		s.wantReplaced(beating, replacedIn)
 		s.wantReplaced(silent, short+replacedIn) // the server waits until its clock is where it was, and then as ever
-	})
+	}
+	return nil
 }
 
 // moveNATS sets the clock of NATS, so far from the machine's.

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/power"
 )
 
@@ -21,33 +19,36 @@ import (
 func diskScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "disk of NATS full", Run: withDisk(fullStore),
+			Name: "disk of NATS full", arrange: withDisk(fullStore),
 			What: "the disk of NATS's store fills up in the middle of a batch of large jobs; the operator makes room and starts NATS again",
 		},
 		{
-			Name: "disk of KV states full, prefill", Run: withDisk(fullSlots("prefill", "save_failed")),
+			Name: "disk of KV states full, prefill", arrange: withDisk(fullSlots("prefill", "save_failed")),
 			What: "the disk to which a prefill engine writes KV states has no room for one, and later has",
 		},
 		{
-			Name: "disk of KV states full, decode", Run: withDisk(fullSlots("decode", "disk_full")),
+			Name: "disk of KV states full, decode", arrange: withDisk(fullSlots("decode", "disk_full")),
 			What: "the disk on which a decode machine keeps KV states has no room for one, and later has",
 		},
 	}
 }
 
 // withDisk has a scenario played with a small disk of its own, if there can be any here.
-func withDisk(play func(ctx context.Context, o Options, d *disk) (check.Verdict, error)) func(context.Context, string, *host.Programs, func(string, ...any)) (check.Verdict, error) {
+func withDisk(arrange func(a *act, d *disk) error) func(context.Context, *act) error {
 	const size = 16 << 30 // of which nothing is written: NATS reserves a good 6 GiB for the streams, and takes a share of what is free for its limit
-	return func(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (v check.Verdict, err error) {
+	return func(ctx context.Context, a *act) error {
 		if err := power.Possible(); err != nil {
-			return v, fmt.Errorf("%w: %w", ErrNotRun, err)
+			return fmt.Errorf("%w: %w", ErrNotRun, err)
 		}
-		d, err := power.NewDisk(ctx, filepath.Join(dir, "disk"), size)
+		d, err := power.NewDisk(ctx, filepath.Join(a.Dir, "disk"), size)
 		if err != nil {
-			return v, err
+			return err
 		}
-		defer func() { err = errors.Join(err, d.Close()) }()
-		return play(ctx, sceneOptions(dir, p, say, 1), &disk{d})
+		a.after = d.Close
+		if err := arrange(a, &disk{d}); err != nil {
+			return errors.Join(err, d.Close())
+		}
+		return nil
 	}
 }
 
@@ -86,17 +87,18 @@ func (d *disk) empty() error { return os.Remove(d.ballast()) }
 
 // fullStore: nats-server 2.15 answers no publish to a stream that could not be written, until it is started again; other streams go on. Then a work
 // queue may hold messages whose acknowledgement it could not write down. They are not delivered again, so that the streams do not become empty.
-func fullStore(ctx context.Context, o Options, d *disk) (check.Verdict, error) {
+func fullStore(a *act, d *disk) error {
 	const jobs, room = 30, 12 << 20
-	plan := NewPlan(sceneSeed, Shape{Jobs: jobs + 2, Models: o.Models, BatchSize: jobs + 2, Callers: 1, PromptWords: [2]int{100_000, 120_000}, Tokens: [2]int{1, 4}}).split(jobs, 1, 1)
+	plan := NewPlan(sceneSeed, Shape{Jobs: jobs + 2, Models: a.Models, BatchSize: jobs + 2, Callers: 1, PromptWords: [2]int{100_000, 120_000}, Tokens: [2]int{1, 4}}).split(jobs, 1, 1)
+	a.plan = plan
 	no := plan.Batches[2].Jobs[0] // is never accepted
 	plan.Batches = plan.Batches[:2]
-	o.NumCtx = 1 << 20
-	if err := d.under(filepath.Join(o.Dir, "nats")); err != nil {
-		return check.Verdict{}, err
+	a.NumCtx = 1 << 20
+	if err := d.under(filepath.Join(a.Dir, "nats")); err != nil {
+		return err
 	}
 	var said []string
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		node := s.nodes[0]
 		if err := d.fill(ctx, room); err != nil {
 			return err
@@ -131,27 +133,29 @@ func fullStore(ctx context.Context, o Options, d *disk) (check.Verdict, error) {
 		}
 		return s.begin(ctx, plan.Batches[1])()
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantEach("succeeded", plan.Batches...)
 		for _, text := range said {
 			s.want(strings.HasPrefix(text, "4: ") && strings.Contains(text, "NATS"), "", "want a submit that ends with code 4 and names NATS, got %s", text)
 		}
-	})
+	}
+	return nil
 }
 
 // fullSlots has no room for the states of one side, which is told by the name of a failure.
-func fullSlots(side, failure string) func(context.Context, Options, *disk) (check.Verdict, error) {
-	return func(ctx context.Context, o Options, d *disk) (check.Verdict, error) {
+func fullSlots(side, failure string) func(*act, *disk) error {
+	return func(a *act, d *disk) error {
 		const jobs = 6
 		const sliver = 16 << 10 // less than a state has
-		o.Real = true
-		plan := NewPlan(sceneSeed, Shape{Jobs: 3 * jobs, Models: o.Models, BatchSize: 3 * jobs, Callers: 1, PromptWords: [2]int{150, 200}, Tokens: [2]int{4, 12}}).split(jobs, jobs, jobs)
+		a.Real = true
+		plan := NewPlan(sceneSeed, Shape{Jobs: 3 * jobs, Models: a.Models, BatchSize: 3 * jobs, Callers: 1, PromptWords: [2]int{150, 200}, Tokens: [2]int{4, 12}}).split(jobs, jobs, jobs)
+		a.plan = plan
 		// Only the states lie on it: an Ollama that cannot write its log ends.
-		engine := filepath.Join(o.Dir, "engine-"+side+"-a1")
+		engine := filepath.Join(a.Dir, "engine-"+side+"-a1")
 		if err := errors.Join(os.MkdirAll(engine, 0o700), d.under(filepath.Join(engine, "slots"))); err != nil {
-			return check.Verdict{}, err
+			return err
 		}
-		script := func(ctx context.Context, s *scene) error {
+		a.strike = func(ctx context.Context, s *scene) error {
 			if err := s.begin(ctx, plan.Batches[0])(); err != nil {
 				return err
 			}
@@ -175,7 +179,7 @@ func fullSlots(side, failure string) func(context.Context, Options, *disk) (chec
 			s.Log.Add(history.Event{Kind: history.Healed, Process: s.engine(side).Name(), Note: "there is room"})
 			return s.begin(ctx, plan.Batches[2])()
 		}
-		return play(ctx, o, plan, script, func(s *scene) {
+		a.expect = func(s *scene) {
 			s.wantUnblamed(plan.Batches...)
 			for i, b := range plan.Batches {
 				for _, j := range b.Jobs {
@@ -187,6 +191,7 @@ func fullSlots(side, failure string) func(context.Context, Options, *disk) (chec
 					s.want((e.Usage.HandedOver > 0) == (want == ""), j.Marker, "%d tokens were handed over", e.Usage.HandedOver)
 				}
 			}
-		})
+		}
+		return nil
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
 )
 
@@ -14,21 +12,22 @@ import (
 func endScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "cancelled at each stage", Quick: true, Run: early("cancelled"),
+			Name: "cancelled at each stage", Quick: true, arrange: early("cancelled"),
 			What: "jobs are cancelled while they wait for prefill, are in its call, wait for decode, and are in its call",
 		},
 		{
-			Name: "expired at each stage", Quick: true, Run: early("expired"),
+			Name: "expired at each stage", Quick: true, arrange: early("expired"),
 			What: "the deadline of jobs passes while they wait for prefill, are in its call, wait for decode, and are in its call",
 		},
 	}
 }
 
 // early ends jobs at each stage. For each side one job's call is not answered, and behind it another job waits.
-func early(status string) func(context.Context, string, *host.Programs, func(string, ...any)) (check.Verdict, error) {
-	return func(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func early(status string) func(context.Context, *act) error {
+	return func(ctx context.Context, a *act) error {
 		const jobs = 2 // the one in its call, and the one behind it
 		plan := scenePlan(2*jobs).split(jobs, jobs)
+		a.plan = plan
 		sides := []string{"prefill", "decode"}
 		if status == "expired" {
 			for i := range plan.Batches {
@@ -41,11 +40,11 @@ func early(status string) func(context.Context, string, *host.Programs, func(str
 			held[list[0].Marker] = side
 			list[0].Tokens, list[1].Tokens = 24, 1 // the longest one is published first
 		}
-		o := sceneOptions(dir, p, say, 1)
-		o.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
+		a.Each = 1
+		a.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
 			return lost, marker != "" && held[marker] == role(m.Name())
 		}
-		script := func(ctx context.Context, s *scene) error {
+		a.strike = func(ctx context.Context, s *scene) error {
 			for i, b := range plan.Batches {
 				told := s.begin(ctx, b)
 				if status == "cancelled" {
@@ -59,7 +58,7 @@ func early(status string) func(context.Context, string, *host.Programs, func(str
 			}
 			return nil
 		}
-		return play(ctx, o, plan, script, func(s *scene) {
+		a.expect = func(s *scene) {
 			s.wantEach(status, plan.Batches...)
 			for i, b := range plan.Batches {
 				for k, calls := range []int{1 + i, i} { // the one in its call was called there, the one behind it was not
@@ -67,7 +66,8 @@ func early(status string) func(context.Context, string, *host.Programs, func(str
 					s.want(n == calls, b.Jobs[k].Marker, "want %d calls to engines, got %d: it was not at the stage where it was to end", calls, n)
 				}
 			}
-		})
+		}
+		return nil
 	}
 }
 

@@ -6,9 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
 )
 
@@ -16,24 +14,25 @@ import (
 func engineScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "model unloaded, then loading", Quick: true, Run: unloaded,
+			Name: "model unloaded, then loading", Quick: true, arrange: unloaded,
 			What: "the model leaves every engine's memory in the middle of a batch, and two engines answer 503 for some seconds while they load it again",
 		},
 		{
-			Name: "engine frozen", Run: frozenEngine,
+			Name: "engine frozen", arrange: frozenEngine,
 			What: "an engine of each side stops in the middle of a call for longer than its worker's stall limit, and goes on later",
 		},
 	}
 }
 
-func unloaded(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func unloaded(_ context.Context, a *act) error {
 	const loading = 4 * time.Second
 	plan := scenePlan(40)
-	o := sceneOptions(dir, p, say, 2)
-	o.PerToken = time.Millisecond
+	a.plan = plan
+	a.Each = 2
+	a.PerToken = time.Millisecond
 	var until sync.Map // engine name → when it has loaded
 	var refused atomic.Int64
-	o.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
+	a.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
 		end, _ := until.Load(m.Name())
 		busy := end != nil && marker != "" && time.Now().Before(end.(time.Time))
 		if busy {
@@ -41,7 +40,7 @@ func unloaded(ctx context.Context, dir string, p *host.Programs, say func(string
 		}
 		return answers["503 loading"], busy
 	}
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		told := s.begin(ctx, plan.Batches...)
 		if err := s.await(ctx, "the first jobs", func() bool { return s.ended() >= 5 }); err != nil {
 			return err
@@ -58,18 +57,20 @@ func unloaded(ctx context.Context, dir string, p *host.Programs, say func(string
 		}
 		return told()
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantUnblamed(plan.Batches...)
 		s.want(refused.Load() > 0, "", "no engine was asked while it loaded its model")
-	})
+	}
+	return nil
 }
 
-func frozenEngine(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func frozenEngine(ctx context.Context, a *act) error {
 	const jobs, freezes = 12, 80 * time.Second // a worker takes 60 s of silence for a sign that nothing will come
 	plan := scenePlan(jobs)
-	o := sceneOptions(dir, p, say, 2)
+	a.plan = plan
+	a.Each = 2
 	var struck [2]atomic.Bool // prefill, decode
-	o.hooks.call = func(s *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
+	a.hooks.call = func(s *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
 		side := 0
 		if role(m.Name()) == "decode" {
 			side = 1
@@ -107,13 +108,13 @@ func frozenEngine(ctx context.Context, dir string, p *host.Programs, say func(st
 			return n == len(struck)
 		}
 	}
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		if err := s.begin(ctx, plan.Batches...)(); err != nil {
 			return err
 		}
 		return s.await(ctx, "the engines to go on", thawed(s)) // what they still had to say must do no harm
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantEach("succeeded", plan.Batches...)
 		for side := range struck {
 			s.want(struck[side].Load(), plan.Batches[0].Jobs[3+side].Marker, "its engine was not frozen")
@@ -124,5 +125,6 @@ func frozenEngine(ctx context.Context, dir string, p *host.Programs, say func(st
 				s.want(a.Prefill == 1 && a.Decode == 1, j.Marker, "a job beside the frozen engines was tried %d and %d times", a.Prefill, a.Decode)
 			}
 		}
-	})
+	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
 	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
@@ -15,7 +14,7 @@ import (
 // partitionScenarios have servers of NATS that do not reach one another.
 func partitionScenarios() []Scenario {
 	return []Scenario{{
-		Name: "partitioned cluster", Run: partitioned,
+		Name: "partitioned cluster", arrange: partitioned,
 		What: "of three servers of NATS the leader of the intake is cut off from the others while its clients reach it, until another leads and has brought a batch to its end, then a follower; then the routes between all are slow, and narrow",
 	}}
 }
@@ -29,9 +28,10 @@ type cutOff struct {
 	confined map[string]chan struct{} // by caller: closed when it reaches the one server only at which it is to be
 }
 
-func partitioned(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func partitioned(_ context.Context, a *act) error {
 	const jobs, batches = 10, 10
 	plan := scenePlan(jobs * batches).split(slices.Repeat([]int{jobs}, batches)...)
+	a.plan = plan
 	b := plan.Batches
 	confined := map[string]chan struct{}{}
 	for _, b := range b[:8] {
@@ -43,9 +43,9 @@ func partitioned(ctx context.Context, dir string, p *host.Programs, say func(str
 			part.later.Jobs[i].Cancel = true
 		}
 	}
-	o := sceneOptions(dir, p, say, 2)
-	o.Nodes, o.PerToken = 3, 10*time.Millisecond // so that jobs are at work when a server is cut off
-	o.hooks.wire = func(_ *System, process string, op *tap.Op) tap.Verdict {
+	a.Each = 2
+	a.Nodes, a.PerToken = 3, 10*time.Millisecond // so that jobs are at work when a server is cut off
+	a.hooks.wire = func(_ *System, process string, op *tap.Op) tap.Verdict {
 		if there := confined[process]; there != nil { // it says nothing before
 			select {
 			case <-there:
@@ -54,7 +54,7 @@ func partitioned(ctx context.Context, dir string, p *host.Programs, say func(str
 		}
 		return tap.Pass
 	}
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		if err := s.cutOff(ctx, "the leader", func(leader int) int { return leader }, leader); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func partitioned(ctx context.Context, dir string, p *host.Programs, say func(str
 		}
 		return s.spoiltRoutes(ctx, "narrow", tap.Conditions{BytesPerSecond: 20_000}, b[9])
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.want(s.faults(Wire+": "+RouteWire) == 4, "", "want 4 faults of routes, got %d", s.faults(Wire+": "+RouteWire))
 		for _, b := range plan.Batches {
 			for _, j := range b.Jobs {
@@ -75,7 +75,8 @@ func partitioned(ctx context.Context, dir string, p *host.Programs, say func(str
 				s.wantEnteredOnce(j)
 			}
 		}
-	})
+	}
+	return nil
 }
 
 // wantEnteredOnce asks that no stage took a job twice. The judge allows that where NATS had a fault, but who is cut off forgets nothing.

@@ -3,9 +3,7 @@ package rig
 import (
 	"context"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
 )
 
@@ -26,19 +24,19 @@ func poisonScenarios() []Scenario {
 }
 
 func poison(name, what string, quick bool, fault string, strike func(*System, *machine)) Scenario {
-	return Scenario{Name: name, What: what, Quick: quick, Run: func(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+	return Scenario{Name: name, What: what, Quick: quick, arrange: func(ctx context.Context, a *act) error {
 		plan := scenePlan(16)
+		a.plan = plan
 		bad := plan.Batches[0].Jobs[5].Marker
-		o := sceneOptions(dir, p, say, 2)
-		o.hooks.call = func(s *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
+		a.Each = 2
+		a.hooks.call = func(s *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
 			if marker != bad {
 				return tap.Answer{}, false
 			}
 			strike(s, m)
 			return tap.Answer{Verdict: tap.Cut}, true
 		}
-		script := func(ctx context.Context, s *scene) error { return s.begin(ctx, plan.Batches...)() }
-		return play(ctx, o, plan, script, func(s *scene) {
+		a.expect = func(s *scene) {
 			for _, j := range plan.Batches[0].Jobs {
 				e := s.end(j.Marker)
 				if j.Marker != bad {
@@ -56,6 +54,7 @@ func poison(name, what string, quick bool, fault string, strike func(*System, *m
 				s.want(letters == 1, j.Marker, "want one dead letter, got %d", letters)
 				s.want(s.faults(fault) <= prefillTries+decodeTries, j.Marker, "%d deaths: want at most %d", s.faults(fault), prefillTries+decodeTries)
 			}
-		})
+		}
+		return nil
 	}}
 }

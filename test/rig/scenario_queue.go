@@ -10,16 +10,14 @@ import (
 	"strings"
 	"sync"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
-	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
 )
 
 // queueScenarios have a queue that takes no more.
 func queueScenarios() []Scenario {
 	return []Scenario{{
-		Name: "full queue", Quick: true, Run: fullQueue,
+		Name: "full queue", Quick: true, arrange: fullQueue,
 		What: "an operator lets the intake hold 40 jobs, and larger batches come, with single jobs beside them: once while the workers are busy, once while there are none",
 	}}
 }
@@ -34,17 +32,18 @@ type refusal struct {
 	RetryAfter float64 `json:"retry_after_seconds"`
 }
 
-func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func fullQueue(_ context.Context, a *act) error {
 	const limit = 40
 	plan := scenePlan(120 + 60 + 4)
+	a.plan = plan
 	plan.split(120, 1, 60, 1, 1, 1)
 	no := plan.Batches[4:] // these are never accepted
 	plan.Batches = plan.Batches[:4]
 	plan.Batches[1].Single, plan.Batches[3].Single = true, true
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
-	o := sceneOptions(dir, p, say, 2)
-	o.hooks.call = func(_ *System, _ *machine, e *tap.Exchange, marker string) (tap.Answer, bool) {
+	a.Each = 2
+	a.hooks.call = func(_ *System, _ *machine, e *tap.Exchange, marker string) (tap.Answer, bool) {
 		if marker != "" { // nothing is done before the queue was seen full
 			select {
 			case <-open:
@@ -54,7 +53,7 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 		return tap.Answer{}, false
 	}
 	var busy, alone refusal
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		defer release()
 		normal, err := s.limitIntake(ctx, limit)
 		if err != nil {
@@ -97,7 +96,7 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 		}
 		return s.begin(ctx, plan.Batches[3])()
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantUnblamed(plan.Batches...)
 		for _, r := range []refusal{busy, alone} {
 			s.want(r.code == 1 && r.Error.Code == "queue_full", "", "want a submit refused with code 1 and queue_full, got %+v", r)
@@ -115,7 +114,8 @@ func fullQueue(ctx context.Context, dir string, p *host.Programs, say func(strin
 				s.want(hops[history.Published] == 1 && hops[history.Stored] == 1, j.Marker, "want one hop, taken at once, got %d published and %d taken", hops[history.Published], hops[history.Stored])
 			}
 		}
-	})
+	}
+	return nil
 }
 
 // limitIntake has the intake take so many jobs, as an operator does, and returns how many it took before.

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"tandem/test/rig/check"
 	"tandem/test/rig/history"
 	"tandem/test/rig/host"
 	"tandem/test/rig/tap"
@@ -19,11 +18,11 @@ import (
 func versionScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "two versions", Run: twoVersions,
+			Name: "two versions", arrange: twoVersions,
 			What: "on both sides a worker of a newer version runs beside one of ours, with a newer and an old submitter; the newer ones add a field to each record",
 		},
 		{
-			Name: "clocks that jump", Run: jumpingClocks,
+			Name: "clocks that jump", arrange: jumpingClocks,
 			What: "in the middle of a batch with a deadline the clocks of workers jump two hours ahead and back, then the submitter's",
 		},
 	}
@@ -62,18 +61,19 @@ type hop struct {
 	} `json:"job"`
 }
 
-func twoVersions(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func twoVersions(ctx context.Context, a *act) error {
 	const jobs, ofJob, ofRecord = 30, `{"deep":[1]}`, "2"
 	plan := scenePlan(2*jobs).split(jobs, jobs)
-	later, err := host.Build(ctx, filepath.Join(dir, "bin"), host.BuildOptions{Edits: newer(), Only: []string{"prefill-worker", "decode-worker", "submitter"}})
+	a.plan = plan
+	later, err := host.Build(ctx, filepath.Join(a.Dir, "bin"), host.BuildOptions{Edits: newer(), Only: []string{"prefill-worker", "decode-worker", "submitter"}})
 	if err != nil {
-		return check.Verdict{}, err
+		return err
 	}
 	laterCaller := callerPrefix + plan.Batches[0].Name
 	isLater := func(process string) bool { return strings.HasSuffix(process, "-a2") || process == laterCaller }
-	o := sceneOptions(dir, p, say, 2)
-	o.PerToken = time.Millisecond // so that both workers of a side get some
-	o.hooks.programs = func(process string) *host.Programs {
+	a.Each = 2
+	a.PerToken = time.Millisecond // so that both workers of a side get some
+	a.hooks.programs = func(process string) *host.Programs {
 		if isLater(process) {
 			return later
 		}
@@ -81,7 +81,7 @@ func twoVersions(ctx context.Context, dir string, p *host.Programs, say func(str
 	}
 	var mu sync.Mutex
 	hops := map[string]hop{} // by job
-	o.hooks.wire = func(_ *System, process string, op *tap.Op) tap.Verdict {
+	a.hooks.wire = func(_ *System, process string, op *tap.Op) tap.Verdict {
 		if op.FromClient && strings.HasPrefix(op.Subject, "jobs.decode.") {
 			h := hop{by: process}
 			_ = json.Unmarshal(op.Payload, &h) // what is none has no field
@@ -91,8 +91,7 @@ func twoVersions(ctx context.Context, dir string, p *host.Programs, say func(str
 		}
 		return tap.Pass
 	}
-	script := func(ctx context.Context, s *scene) error { return s.begin(ctx, plan.Batches...)() }
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantUnblamed(plan.Batches...)
 		pairs := map[[2]bool]int{} // whose prefill and whose decode worker had the job
 		for i, b := range plan.Batches {
@@ -126,28 +125,30 @@ func twoVersions(ctx context.Context, dir string, p *host.Programs, say func(str
 			}
 		}
 		s.want(len(pairs) == 4, "", "want each pair of versions to have had jobs, got %v", pairs)
-	})
+	}
+	return nil
 }
 
-func jumpingClocks(ctx context.Context, dir string, p *host.Programs, say func(string, ...any)) (check.Verdict, error) {
+func jumpingClocks(ctx context.Context, a *act) error {
 	const jump = 2 * time.Hour
 	plan := scenePlan(60+6).split(60, 6)
+	a.plan = plan
 	plan.Batches[0].Deadline, plan.Batches[1].Deadline = 10*time.Minute, 4*time.Second
 	short := map[string]bool{}
 	for _, j := range plan.Batches[1].Jobs {
 		short[j.Marker] = true
 	}
-	moving, err := host.Build(ctx, filepath.Join(dir, "bin"), host.BuildOptions{Clock: true, Only: []string{"prefill-worker", "decode-worker", "submitter"}})
+	moving, err := host.Build(ctx, filepath.Join(a.Dir, "bin"), host.BuildOptions{Clock: true, Only: []string{"prefill-worker", "decode-worker", "submitter"}})
 	if err != nil {
-		return check.Verdict{}, err
+		return err
 	}
-	o := sceneOptions(dir, p, say, 2)
-	o.PerToken = time.Millisecond
-	o.hooks.programs = func(string) *host.Programs { return moving }
-	o.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
+	a.Each = 2
+	a.PerToken = time.Millisecond
+	a.hooks.programs = func(string) *host.Programs { return moving }
+	a.hooks.call = func(_ *System, m *machine, _ *tap.Exchange, marker string) (tap.Answer, bool) {
 		return lost, short[marker] // it can only expire
 	}
-	script := func(ctx context.Context, s *scene) error {
+	a.strike = func(ctx context.Context, s *scene) error {
 		move := func(p *host.Process, by time.Duration) error {
 			s.Log.Add(history.Event{Kind: history.Fault, Process: p.Name(), Note: "clock: moved by " + by.String()})
 			return p.MoveClock(by)
@@ -188,7 +189,7 @@ func jumpingClocks(ctx context.Context, dir string, p *host.Programs, say func(s
 		}
 		return s.begin(ctx, plan.Batches[1])()
 	}
-	return play(ctx, o, plan, script, func(s *scene) {
+	a.expect = func(s *scene) {
 		s.wantUnblamed(plan.Batches[0])
 		s.wantEach("expired", plan.Batches[1])
 		s.want(s.faults("clock") == 9, "", "want 9 clocks moved, got %d", s.faults("clock"))
@@ -196,5 +197,6 @@ func jumpingClocks(ctx context.Context, dir string, p *host.Programs, say func(s
 			submitted, done := s.events(j.Marker, history.Submitted), s.events(j.Marker, history.Told)
 			s.want(len(submitted) > 0 && len(done) > 0 && done[0].At-submitted[0].At < 15*time.Second, j.Marker, "it was to expire 4 s after it was submitted")
 		}
-	})
+	}
+	return nil
 }
