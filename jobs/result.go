@@ -147,7 +147,7 @@ type Attempts struct {
 // Provenance says what computed the text.
 type Provenance struct {
 	ModelDigest   string `json:"model_digest,omitempty"`   // of the model file, or the engine's id for it
-	Engine        string `json:"engine,omitempty"`         // ollama or llamacpp
+	Engine        string `json:"engine,omitempty"`         // ollama, llamacpp or openai
 	EngineVersion string `json:"engine_version,omitempty"` // its build
 	PromptSHA256  string `json:"prompt_sha256,omitempty"`  // hex, of system, prompt and messages
 

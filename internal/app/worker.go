@@ -81,6 +81,9 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 		log: c.Log.With("role", c.Role, "model", c.Flags.Model),
 	}
 	w.flags.statePrefix = statePrefix(w.role, w.flags.Model)
+	if w.flags.engineKey, err = readSecret("engine-key-file", w.flags.EngineKeyFile, 1); err != nil {
+		return nil, err
+	}
 	if w.flags.httpToken, err = ReadToken(w.flags.HTTPTokenFile); err != nil {
 		return nil, err
 	}

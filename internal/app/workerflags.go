@@ -28,15 +28,17 @@ type WorkerFlags struct {
 
 	Replicas int `env:"TANDEM_REPLICAS" default:"1" help:"On how many servers of a NATS cluster each stream is kept that this worker creates: 1, 3 (one may fail) or 5 (two may). Streams that exist stay as they are."`
 
-	Model       string `env:"TANDEM_MODEL" required:"" help:"Model that this worker serves, for example qwen3-coder:30b." placeholder:"NAME"`
-	Engine      string `env:"TANDEM_ENGINE" enum:"ollama,llamacpp" default:"ollama" help:"Engine beside this worker: ollama or llamacpp."`
-	EngineURL   string `name:"engine-url" env:"TANDEM_ENGINE_URL" help:"Engine that runs already; http://127.0.0.1:11434 for ollama if not given." placeholder:"URL"`
-	ModelFile   string `name:"model-file" env:"TANDEM_MODEL_FILE" help:"GGUF file for which to start and watch a llama-server of our own." placeholder:"FILE"`
-	LlamaServer string `name:"llama-server" env:"TANDEM_LLAMA_SERVER" default:"llama-server" help:"Program to start for --model-file." placeholder:"FILE"`
-	Slots       int    `env:"TANDEM_SLOTS" default:"1" help:"Requests that the engine computes at once."`
-	Ahead       *int   `env:"TANDEM_AHEAD" help:"Jobs of each class that are fetched for each slot, with their KV states, while others run: 0 to 4. A decode worker fetches 1 if this is not given, a prefill worker 0." placeholder:"N"`
-	NumCtx      int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
-	Threads     int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
+	Model         string `env:"TANDEM_MODEL" required:"" help:"Model that this worker serves, for example qwen3-coder:30b." placeholder:"NAME"`
+	Engine        string `env:"TANDEM_ENGINE" enum:"ollama,llamacpp,openai" default:"ollama" help:"Engine beside this worker: ollama, llamacpp, or openai, any server of the OpenAI API, which hands nothing over and does whole requests."`
+	EngineURL     string `name:"engine-url" env:"TANDEM_ENGINE_URL" help:"Engine that runs already; http://127.0.0.1:11434 for ollama if not given." placeholder:"URL"`
+	EngineModel   string `name:"engine-model" env:"TANDEM_ENGINE_MODEL" help:"The name that a server of --engine openai has for the model; the model's own, or that of the only one it has, if not given." placeholder:"NAME"`
+	EngineKeyFile string `name:"engine-key-file" env:"TANDEM_ENGINE_KEY_FILE" type:"path" help:"File with the API key that a llama-server or a server of --engine openai asks for." placeholder:"FILE"`
+	ModelFile     string `name:"model-file" env:"TANDEM_MODEL_FILE" help:"GGUF file for which to start and watch a llama-server of our own." placeholder:"FILE"`
+	LlamaServer   string `name:"llama-server" env:"TANDEM_LLAMA_SERVER" default:"llama-server" help:"Program to start for --model-file." placeholder:"FILE"`
+	Slots         int    `env:"TANDEM_SLOTS" default:"1" help:"Requests that the engine computes at once."`
+	Ahead         *int   `env:"TANDEM_AHEAD" help:"Jobs of each class that are fetched for each slot, with their KV states, while others run: 0 to 4. A decode worker fetches 1 if this is not given, a prefill worker 0." placeholder:"N"`
+	NumCtx        int    `name:"num-ctx" env:"TANDEM_NUM_CTX" default:"32768" help:"Tokens of context per request; the same on both sides."`
+	Threads       int    `env:"TANDEM_THREADS" help:"CPU threads of the engine; 0 leaves it to the engine."`
 
 	Handover       string   `env:"TANDEM_HANDOVER" enum:"auto,none" default:"auto" help:"What prefill gives decode: auto is the KV state where both engines can; or none."`
 	HandoverListen string   `name:"handover-listen" env:"TANDEM_HANDOVER_LISTEN" default:"127.0.0.1:0" help:"Address where a prefill worker offers KV states; the machine's own, and a fixed port, to be reached from decode machines." placeholder:"ADDR"`
@@ -73,6 +75,7 @@ type WorkerFlags struct {
 
 	statePrefix string // of the names of this worker's KV states
 	httpToken   string // what HTTPTokenFile holds
+	engineKey   string // what EngineKeyFile holds
 }
 
 // AfterApply fills in NATS' address, so that it is shown.
@@ -94,6 +97,14 @@ func (f *WorkerFlags) complete() error {
 		return jobs.Errorf(jobs.CodeInvalid, "model-file is for --engine llamacpp; Ollama has its models by name (ollama pull %s)", f.Model)
 	case f.Engine == "llamacpp" && f.ModelFile == "" && f.EngineURL == "":
 		return jobs.Errorf(jobs.CodeInvalid, "engine llamacpp needs --engine-url of a running llama-server, or --model-file to start one")
+	case f.Engine == "openai" && f.EngineURL == "":
+		return jobs.Errorf(jobs.CodeInvalid, "engine openai needs --engine-url of a running server, such as http://127.0.0.1:8000")
+	case f.Engine == "openai" && (f.ModelFile != "" || f.SlotDir != ""):
+		return jobs.Errorf(jobs.CodeInvalid, "model-file and slot-dir are for --engine llamacpp; a server of --engine openai has its model by itself, and hands nothing over")
+	case f.Engine != "openai" && f.EngineModel != "":
+		return jobs.Errorf(jobs.CodeInvalid, "engine-model is for --engine openai; the other engines are asked for --model")
+	case f.EngineKeyFile != "" && (f.Engine == "ollama" || f.EngineURL == ""):
+		return jobs.Errorf(jobs.CodeInvalid, "engine-key-file is for the --engine-url of a server that asks for a key: with --engine openai or llamacpp")
 	case f.ModelFile != "" && f.EngineURL != "":
 		return jobs.Errorf(jobs.CodeInvalid, "engine-url and model-file are both set; give one")
 	case f.OllamaBinary != "" && (f.Engine != "ollama" || f.EngineURL != ""):

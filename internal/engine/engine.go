@@ -72,7 +72,7 @@ func RequestOf(j *jobs.Job) Request {
 
 // Description is what an engine says of itself.
 type Description struct {
-	Engine        string // "ollama" or "llamacpp"
+	Engine        string // "ollama", "llamacpp" or "openai"
 	Version       string // of the engine's build
 	Model         string // canonical name
 	ModelDigest   string // sha256 of the model's file or the engine's own id for it

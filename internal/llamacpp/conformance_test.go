@@ -7,6 +7,7 @@ import (
 
 	"tandem/internal/engine/enginetest"
 	"tandem/internal/gguf"
+	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
 
@@ -41,7 +42,7 @@ func TestConformance(t *testing.T) {
 				return enginetest.Subject{
 					Engine: e, Peer: machine(), Window: header.WindowTokens, Slots: slots, Unreachable: dead,
 					Forget:  func(ctx context.Context) error { return forget(ctx, e) },
-					Thinker: attachedTo(t, "--chat-template-file", write(t, "thinker.jinja", thinker), "--ctx-size", "1024", "--parallel", "1"),
+					Thinker: attachedTo(t, "--chat-template-file", write(t, "thinker.jinja", standintest.Thinker), "--ctx-size", "1024", "--parallel", "1"),
 					Cannot:  map[enginetest.Ability]string{enginetest.MissingModel: "a llama-server has the one model that it was started with"},
 				}
 			})

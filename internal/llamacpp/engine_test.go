@@ -11,6 +11,7 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/slots"
+	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 	"tandem/jobs"
 )
@@ -182,17 +183,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// thinker is a chat template that opens the model's thinking unless it is told not to.
-const thinker = `{%- for m in messages %}
-{%- if m.role == 'assistant' and m.reasoning_content %}{{- '<|im_start|>assistant\n<think>\n' + m.reasoning_content + '\n</think>\n\n' + m.content + '<|im_end|>\n' }}
-{%- else %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n<think>\n' }}
-{%- if enable_thinking is defined and not enable_thinking %}{{- '\n</think>\n\n' }}{%- endif %}
-{%- endif %}`
-
 func TestThinkingIsKeptApart(t *testing.T) {
-	e := attachedTo(t, "--chat-template-file", write(t, "thinker.jinja", thinker), "--ctx-size", "1024", "--parallel", "1")
+	e := attachedTo(t, "--chat-template-file", write(t, "thinker.jinja", standintest.Thinker), "--ctx-size", "1024", "--parallel", "1")
 	for think, thinks := range map[jobs.Think]bool{"": true, jobs.ThinkOn: true, jobs.ThinkHigh: true, jobs.ThinkOff: false} {
 		r := ask("x <- 1", 12)
 		r.Think = think

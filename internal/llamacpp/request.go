@@ -1,21 +1,20 @@
 package llamacpp
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"tandem/internal/engine"
+	"tandem/internal/openai"
 	"tandem/internal/slots"
-	"tandem/jobs"
 )
 
 // chatRequest is the body of /v1/chat/completions, and of /apply-template, which renders what the
 // former would read.
 type chatRequest struct {
-	Messages        []chatMessage   `json:"messages"`
-	TemplateArgs    map[string]any  `json:"chat_template_kwargs,omitempty"`
-	ReasoningFormat string          `json:"reasoning_format"`
-	ResponseFormat  *responseFormat `json:"response_format,omitempty"`
+	Messages        []openai.Message       `json:"messages"`
+	TemplateArgs    map[string]any         `json:"chat_template_kwargs,omitempty"`
+	ReasoningFormat string                 `json:"reasoning_format"`
+	ResponseFormat  *openai.ResponseFormat `json:"response_format,omitempty"`
 	sampling
 	slots.Placement
 }
@@ -41,25 +40,11 @@ type sampling struct {
 	Stop          []string `json:"stop,omitempty"`
 }
 
-type chatMessage struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
-type responseFormat struct {
-	Type   string      `json:"type"` // json_object or json_schema
-	Schema *jsonSchema `json:"json_schema,omitempty"`
-}
-
-type jsonSchema struct {
-	Name   string          `json:"name"`
-	Schema json.RawMessage `json:"schema"`
-}
-
 // chatOf writes a request as llama-server wants it.
 func chatOf(r engine.Request) chatRequest {
 	o := r.Options
 	c := chatRequest{
+		Messages: openai.Messages(r), TemplateArgs: openai.TemplateArgs(r.Think), ResponseFormat: openai.FormatOf(r),
 		ReasoningFormat: "auto", // thinking apart, however the server was started
 		sampling: sampling{
 			Temperature: o.Temperature, NumPredict: o.NumPredict, TopP: o.TopP, TopK: o.TopK, MinP: o.MinP,
@@ -69,28 +54,6 @@ func chatOf(r engine.Request) chatRequest {
 	if o.Seed != nil {
 		seed := uint32(*o.Seed) // llama-server's seeds have 32 bits; its -1, like ours, is a random one
 		c.Seed = &seed
-	}
-	if r.System != "" {
-		c.Messages = append(c.Messages, chatMessage{string(jobs.RoleSystem), r.System})
-	}
-	if r.Prompt != "" {
-		c.Messages = append(c.Messages, chatMessage{string(jobs.RoleUser), r.Prompt})
-	}
-	for _, m := range r.Messages {
-		c.Messages = append(c.Messages, chatMessage{string(m.Role), m.Content})
-	}
-	// Templates differ in which of the two they know, and ignore the other.
-	switch r.Think {
-	case jobs.ThinkOn, jobs.ThinkOff:
-		c.TemplateArgs = map[string]any{"enable_thinking": r.Think == jobs.ThinkOn}
-	case jobs.ThinkLow, jobs.ThinkMedium, jobs.ThinkHigh:
-		c.TemplateArgs = map[string]any{"enable_thinking": true, "reasoning_effort": string(r.Think)}
-	}
-	switch f := bytes.TrimSpace(r.Format); {
-	case string(f) == `"json"`:
-		c.ResponseFormat = &responseFormat{Type: "json_object"}
-	case len(f) > 0:
-		c.ResponseFormat = &responseFormat{Type: "json_schema", Schema: &jsonSchema{Name: "answer", Schema: f}}
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
@@ -59,7 +60,7 @@ func (c *Client) stream(ctx context.Context, at Endpoint, path string, body any,
 		return err
 	}
 	defer r.Close()
-	for data, err := range events(r) {
+	for data, err := range engine.ServerSentEvents(r) {
 		if err != nil {
 			return broken(ctx, path, err)
 		}

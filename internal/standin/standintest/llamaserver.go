@@ -12,6 +12,15 @@ import (
 	"tandem/internal/tinymodel"
 )
 
+// Thinker is a chat template of a model that thinks, unless it is told not to.
+const Thinker = `{%- for m in messages %}
+{%- if m.role == 'assistant' and m.reasoning_content %}{{- '<|im_start|>assistant\n<think>\n' + m.reasoning_content + '\n</think>\n\n' + m.content + '<|im_end|>\n' }}
+{%- else %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n<think>\n' }}
+{%- if enable_thinking is defined and not enable_thinking %}{{- '\n</think>\n\n' }}{%- endif %}
+{%- endif %}`
+
 // StartLlamaServer starts a llama-server with one slot of 8192 tokens and one thread, and with the flags
 // given, of which later ones count. It ends with the test. Returned is its address, once the model is loaded.
 func StartLlamaServer(t testing.TB, spec tinymodel.Spec, flags ...string) string {

@@ -1,4 +1,4 @@
-package slots
+package engine
 
 import (
 	"bufio"
@@ -9,16 +9,16 @@ import (
 	"iter"
 )
 
-// maxEvent bounds one event. Events hold a few tokens and timings; the prompt is never sent back.
-const maxEvent = 1 << 20
+// MaxServerSentEvent bounds one event, in bytes. Events hold a few tokens and timings; the prompt is never sent back.
+const MaxServerSentEvent = 1 << 20
 
-// events yields the data of each server-sent event of r, until r ends. The slice is valid until the
-// next one. An event that r breaks off in is io.ErrUnexpectedEOF. What older servers send as an
+// ServerSentEvents yields the data of each server-sent event of r, until r ends. The slice is valid until the
+// next one. An event that r breaks off in is io.ErrUnexpectedEOF. What older llama-servers send as an
 // "error:" field is yielded too: its data says what it is.
-func events(r io.Reader) iter.Seq2[[]byte, error] {
+func ServerSentEvents(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		lines := bufio.NewScanner(r)
-		lines.Buffer(make([]byte, 0, 4<<10), maxEvent)
+		lines.Buffer(make([]byte, 0, 4<<10), MaxServerSentEvent)
 		var event []byte
 		for lines.Scan() {
 			line := lines.Bytes()
@@ -31,10 +31,10 @@ func events(r io.Reader) iter.Seq2[[]byte, error] {
 			}
 			field, data, _ := bytes.Cut(line, []byte(":"))
 			if f := string(field); f != "data" && f != "error" {
-				continue // a comment, or a field that llama-server does not use
+				continue // a comment, or a field that no engine uses
 			}
-			if len(event)+len(data) > maxEvent {
-				yield(nil, fmt.Errorf("an event is longer than %d bytes", maxEvent))
+			if len(event)+len(data) > MaxServerSentEvent {
+				yield(nil, fmt.Errorf("an event is longer than %d bytes", MaxServerSentEvent))
 				return
 			}
 			if len(event) > 0 {
@@ -44,7 +44,7 @@ func events(r io.Reader) iter.Seq2[[]byte, error] {
 		}
 		switch err := lines.Err(); {
 		case errors.Is(err, bufio.ErrTooLong):
-			yield(nil, fmt.Errorf("a line is longer than %d bytes", maxEvent))
+			yield(nil, fmt.Errorf("a line is longer than %d bytes", MaxServerSentEvent))
 		case err != nil:
 			yield(nil, err)
 		case len(event) > 0:

@@ -1,4 +1,4 @@
-package slots
+package engine
 
 import (
 	"strings"
@@ -18,9 +18,9 @@ func FuzzEvents(f *testing.F) {
 		f.Add(s)
 	}
 	read := func(r *strings.Reader, slow bool) (all []string, end error) {
-		seq := events(r)
+		seq := ServerSentEvents(r)
 		if slow {
-			seq = events(iotest.OneByteReader(r))
+			seq = ServerSentEvents(iotest.OneByteReader(r))
 		}
 		for e, err := range seq {
 			if err != nil {
@@ -37,7 +37,7 @@ func FuzzEvents(f *testing.F) {
 			t.Errorf("at once %v, byte by byte %v:\n%s", err, slowErr, diff)
 		}
 		for _, e := range fast {
-			if len(e) == 0 || len(e) > 2*maxEvent {
+			if len(e) == 0 || len(e) > 2*MaxServerSentEvent {
 				t.Errorf("an event of %d bytes", len(e))
 			}
 		}

@@ -1,0 +1,106 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"tandem/internal/engine"
+	"tandem/jobs"
+)
+
+// Message is one of a chat.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Messages are those of a request: its system prompt, its prompt, and its messages.
+func Messages(r engine.Request) (list []Message) {
+	if r.System != "" {
+		list = append(list, Message{string(jobs.RoleSystem), r.System})
+	}
+	if r.Prompt != "" {
+		list = append(list, Message{string(jobs.RoleUser), r.Prompt})
+	}
+	for _, m := range r.Messages {
+		list = append(list, Message{string(m.Role), m.Content})
+	}
+	return list
+}
+
+// ResponseFormat is the format of an answer.
+type ResponseFormat struct {
+	Type   string      `json:"type"` // json_object or json_schema
+	Schema *JSONSchema `json:"json_schema,omitempty"`
+}
+
+// JSONSchema is a schema that an answer must satisfy.
+type JSONSchema struct {
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// FormatOf is that of a request; nil if it is free.
+func FormatOf(r engine.Request) *ResponseFormat {
+	switch f := bytes.TrimSpace(r.Format); {
+	case string(f) == `"json"`:
+		return &ResponseFormat{Type: "json_object"}
+	case len(f) > 0:
+		return &ResponseFormat{Type: "json_schema", Schema: &JSONSchema{Name: "answer", Schema: f}}
+	}
+	return nil
+}
+
+// TemplateArgs are what a chat template is told of thinking; nil if it decides. Templates differ in which of the two they know, and ignore the other.
+func TemplateArgs(t jobs.Think) map[string]any {
+	switch t {
+	case jobs.ThinkOn, jobs.ThinkOff:
+		return map[string]any{"enable_thinking": t == jobs.ThinkOn}
+	case jobs.ThinkLow, jobs.ThinkMedium, jobs.ThinkHigh:
+		return map[string]any{"enable_thinking": true, "reasoning_effort": string(t)}
+	}
+	return nil
+}
+
+// chatRequest is the body of /v1/chat/completions. What is left out is left to the server; top_k and what follows it are not of the standard, but of most servers.
+type chatRequest struct {
+	Model          string          `json:"model"`
+	Messages       []Message       `json:"messages"`
+	Stream         bool            `json:"stream"`
+	StreamOptions  streamOptions   `json:"stream_options"`
+	ResponseFormat *ResponseFormat `json:"response_format,omitempty"`
+	Temperature    *float64        `json:"temperature,omitempty"`
+	Seed           *int64          `json:"seed,omitempty"`
+	MaxTokens      *int            `json:"max_tokens,omitempty"`
+	TopP           *float64        `json:"top_p,omitempty"`
+	Stop           []string        `json:"stop,omitempty"`
+
+	TopK              *int           `json:"top_k,omitempty"`
+	MinP              *float64       `json:"min_p,omitempty"`
+	RepeatPenalty     *float64       `json:"repeat_penalty,omitempty"`     // as llama-server and LM Studio call it
+	RepetitionPenalty *float64       `json:"repetition_penalty,omitempty"` // as vLLM and MLX-LM do
+	TemplateArgs      map[string]any `json:"chat_template_kwargs,omitempty"`
+	ReasoningEffort   string         `json:"reasoning_effort,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// chatOf writes a request for a model that the server has under this name.
+func chatOf(model string, r engine.Request) chatRequest {
+	o := r.Options
+	c := chatRequest{
+		Model: model, Messages: Messages(r), Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, ResponseFormat: FormatOf(r),
+		Temperature: o.Temperature, MaxTokens: o.NumPredict, TopP: o.TopP, Stop: o.Stop,
+		TopK: o.TopK, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, RepetitionPenalty: o.RepeatPenalty, TemplateArgs: TemplateArgs(r.Think),
+	}
+	if o.Seed != nil && *o.Seed >= 0 { // less is a random one, which is what a server takes by itself
+		c.Seed = o.Seed
+	}
+	switch r.Think {
+	case jobs.ThinkLow, jobs.ThinkMedium, jobs.ThinkHigh:
+		c.ReasoningEffort = string(r.Think)
+	}
+	return c
+}
