@@ -313,7 +313,7 @@ func TestHandoverCommand(t *testing.T) {
 		{"clear spark-1 --model m --state-dir " + dir, 0, "from spark-1 to this worker are not stopped"},
 		{"clear", app.ExitUsage, "--model"},
 		{"clear --model m --state-dir " + broken, app.ExitUsage, "remove it"},
-		{"mend --model m", app.ExitUsage, "mend"},
+		{"repair --model m", app.ExitUsage, "repair"},
 		{"--help", 0, "clear"},
 	} {
 		var out, errs strings.Builder

@@ -113,7 +113,7 @@ func (c *shimInstall) options(in *shim.Installation) (o shim.InstallOptions, err
 	}
 	before, err := in.Status(cmp.Or(c.RunDir, runDir))
 	if err != nil {
-		before = shim.Status{} // whatever is wrong, Install mends it or says so
+		before = shim.Status{} // whatever is wrong, Install repairs it or says so
 	}
 	o = shim.InstallOptions{
 		SlotDir: cmp.Or(c.SlotDir, before.Config.SlotDir, slotDir), RunDir: cmp.Or(c.RunDir, before.Config.RunDir, runDir),

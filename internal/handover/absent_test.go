@@ -117,8 +117,8 @@ func TestDeadLinkIsNotedOnce(t *testing.T) {
 	})
 }
 
-// The first job after the link is mended gets its answer, whatever that is, and then the address is as any other.
-func TestMendedLinkIsForgotten(t *testing.T) {
+// The first job after the link is fixed gets its answer, whatever that is, and then the address is as any other.
+func TestRecoveredLinkIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLinked(t)
 		l.fetch(near, jobs.FailNotFound, 0, "does not know")

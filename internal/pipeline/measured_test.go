@@ -72,7 +72,7 @@ func TestBusySlotsAreMeasuredApart(t *testing.T) {
 }
 
 // Silence is expected for longer where more share the engine.
-func TestPatienceGrowsWithTheSlots(t *testing.T) {
+func TestStallLimitGrowsWithTheSlots(t *testing.T) {
 	expected := func(slots int) (d time.Duration) {
 		var rates engine.Rates
 		rates.ObservePrefill(4*2896, 2896, 2896, 1, time.Minute)

@@ -28,7 +28,7 @@ func TestLongInbox(t *testing.T) {
 }
 
 // A record that is none goes to the dead letters, whatever it says of its owner: else it would be delivered for ever.
-func TestUnreadableRecordsAreBuried(t *testing.T) {
+func TestUnreadableRecordsAreDeadLettered(t *testing.T) {
 	for name, body := range map[string]string{
 		"rubbish":                    "\xff\x00",
 		"a large user":               `{"user":"` + strings.Repeat("u", 5<<20) + `"}`,

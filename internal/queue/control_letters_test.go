@@ -16,10 +16,10 @@ import (
 	"tandem/jobs"
 )
 
-// brokenFor is a decode whose engine refuses every job until mended is set.
-func brokenFor(mended *atomic.Bool) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+// brokenFor is a decode whose engine refuses every job until fixed is set.
+func brokenFor(fixed *atomic.Bool) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
 	return func(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
-		if !mended.Load() {
+		if !fixed.Load() {
 			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "the engine says no")
 		}
 		return answer(ctx, t)
@@ -91,9 +91,9 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	var mended atomic.Bool
+	var fixed atomic.Bool
 	var done book
-	r.start(protocol.RoleDecode, 1, done.note(brokenFor(&mended)))
+	r.start(protocol.RoleDecode, 1, done.note(brokenFor(&fixed)))
 	r.start(protocol.RolePrefill, 1, passOn)
 	list := input(2)
 	r.submit(list...)
@@ -111,7 +111,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("Await of the old job = %+v, %v; want the failed replay", res, err)
 	}
 
-	mended.Store(true)
+	fixed.Store(true)
 	if id, again, err := r.Replay(t.Context(), old.ID); err != nil || !again || id != first {
 		t.Errorf("replaying again = %s, %t, %v; want %s, again", id, again, err, first)
 	}
@@ -195,8 +195,8 @@ func TestInterruptedReplay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			var never, mended atomic.Bool
-			mended.Store(true)
+			var never, fixed atomic.Bool
+			fixed.Store(true)
 			s := r.start(protocol.RoleDecode, 1, brokenFor(&never))
 			j := testJob(jobs.Batch)
 			r.relay(j)
@@ -213,7 +213,7 @@ func TestInterruptedReplay(t *testing.T) {
 				}
 			}
 			var done book
-			r.start(protocol.RoleDecode, 1, done.note(brokenFor(&mended)))
+			r.start(protocol.RoleDecode, 1, done.note(brokenFor(&fixed)))
 			if res, err := r.client().Await(patient(t), j.ID); err != nil || res.Status != jobs.Succeeded || res.ReplayOf != j.ID {
 				t.Errorf("Await = %+v, %v", res, err)
 			}
@@ -241,8 +241,8 @@ func TestAwaitBatchFollowsReplay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client()
-	var mended atomic.Bool
-	decode := r.start(protocol.RoleDecode, 1, brokenFor(&mended))
+	var fixed atomic.Bool
+	decode := r.start(protocol.RoleDecode, 1, brokenFor(&fixed))
 	list := input(2)
 	r.finish(list[0])
 	r.relay(list[1])
@@ -256,14 +256,14 @@ func TestAwaitBatchFollowsReplay(t *testing.T) {
 	}
 	_, err = c.Result(t.Context(), list[1].ID)
 	wantError(t, err, jobs.CodeTimeout, replay, string(PlaceIntake))
-	mended.Store(true)
+	fixed.Store(true)
 	var got []string
 	for res, err := range c.AwaitBatch(patient(t), list[0].Batch, ids(list)) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got = append(got, res.JobID); len(got) == 1 {
-			r.start(protocol.RoleDecode, 1, brokenFor(&mended))
+			r.start(protocol.RoleDecode, 1, brokenFor(&fixed))
 			r.start(protocol.RolePrefill, 1, passOn)
 		}
 	}

@@ -218,7 +218,7 @@ func TestPurgeWhileWorkerIsAway(t *testing.T) {
 			}
 			before := r.state(StreamRelay).LastSeq
 			close(goOn)
-			link.mend()
+			link.restore()
 			r.eventually("end of the delivery", func() bool { return s.slots.Busy() == 0 })
 			if results, letters := r.waiting(StreamResults), r.waiting(StreamDLQ); results+letters > 0 || r.state(StreamRelay).LastSeq > before || decodes.times() > 0 {
 				t.Errorf("after the purge: %d results, %d dead letters, %d jobs decoded", results, letters, decodes.times())

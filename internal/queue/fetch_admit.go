@@ -13,7 +13,7 @@ import (
 func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 	d := &delivery{
 		arrival: a, w: w, log: w.log.With("subject", a.msg.Subject), reconnects: w.c.nc.Stats().Reconnects,
-		seat: seat{release: func() {}, tried: func() {}},
+		slotGrant: slotGrant{release: func() {}, tried: func() {}},
 	}
 	if !w.admit(ctx, d) {
 		w.deliveries.Go(func() { d.handBack(publishing) })
@@ -31,7 +31,7 @@ func (w *Worker) place(ctx, publishing, tasks context.Context, a arrival) {
 	})
 }
 
-// admit gives a delivery a slot, or a turn if none is free for it; or it has no place here.
+// admit gives a delivery a slot, or, if none is free, a place in the queue for one; or it is not for this worker.
 func (w *Worker) admit(ctx context.Context, d *delivery) bool {
 	same, before := w.waiting.counts(d.from)
 	if d.why != "" { // chosen for a slot that nobody could use yet
@@ -42,7 +42,7 @@ func (w *Worker) admit(ctx context.Context, d *delivery) bool {
 		if w.able(ctx) != nil {
 			return false
 		}
-		d.turn = w.waiting.join(ctx, d.from)
+		d.waiter = w.waiting.join(ctx, d.from)
 		if d.from.class() == jobs.Interactive {
 			w.preempt()
 		}
@@ -52,7 +52,7 @@ func (w *Worker) admit(ctx context.Context, d *delivery) bool {
 		return false // others wait for the next slot
 	}
 	var err error
-	d.seat, err = w.seat(ctx)
+	d.slotGrant, err = w.acquireSlot(ctx)
 	return err == nil
 }
 
@@ -72,9 +72,9 @@ func (w *Worker) able(ctx context.Context) error {
 	return w.cfg.Ready(soon)
 }
 
-// seat takes a slot for a job that begins now. Only dispatch's goroutine does, so that after a pause one job is tried.
-func (w *Worker) seat(ctx context.Context) (seat, error) {
-	none := seat{release: func() {}, tried: func() {}}
+// acquireSlot takes a slot for a job that begins now. Only dispatch's goroutine does, so that after a pause one job is tried.
+func (w *Worker) acquireSlot(ctx context.Context) (slotGrant, error) {
+	none := slotGrant{release: func() {}, tried: func() {}}
 	if err := w.able(ctx); err != nil {
 		return none, err
 	}
@@ -85,7 +85,7 @@ func (w *Worker) seat(ctx context.Context) (seat, error) {
 		return none, err
 	}
 	w.load.changed()
-	return seat{
+	return slotGrant{
 		release: sync.OnceFunc(func() {
 			release()
 			w.load.changed()

@@ -120,11 +120,11 @@ func (w *Worker) giveSlots(ctx context.Context, p *puller, place func(...arrival
 				continue
 			}
 		}
-		s, err := w.seat(ctx)
+		s, err := w.acquireSlot(ctx)
 		if err != nil {
 			return // share sees to those for whom this is no place any more
 		}
-		if !t.give(s) {
+		if !t.grant(s) {
 			s.release()
 			s.tried()
 		}
@@ -145,15 +145,15 @@ func (w *Worker) share(ctx context.Context) {
 	for {
 		_, changed := w.members.snapshot()
 		free, _ := w.cfg.Slots.Idle()
-		w.waiting.handBack(func(t *turn) bool {
+		w.waiting.handBack(func(t *slotWaiter) bool {
 			return !w.belongs(t.from) && (free == 0 || t.from.class() != jobs.Interactive) // whose slot may have come in this moment
 		})
 		if t := w.waiting.first(); t != nil {
 			switch {
 			case w.able(ctx) != nil:
-				w.waiting.handBack(func(*turn) bool { return true })
+				w.waiting.handBack(func(*slotWaiter) bool { return true })
 			case free == 0 && w.idlePeer() && time.Since(gave) >= w.c.timing.Beat && !w.othersWait(ctx, t.from.rank()):
-				t.leave()
+				t.cancel()
 				gave = time.Now()
 			case free > 0:
 				w.waiting.notify() // it could not begin a moment ago
@@ -210,15 +210,15 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *protocol.Task) (ove
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(d.turn.waits, func() { cancel(errElsewhere) })()
+	defer context.AfterFunc(d.waiter.waits, func() { cancel(errElsewhere) })()
 	d.watchdog.Store(newStallWatchdog(d.w.cfg.StallLimit, time.Now()))
 	d.discard = d.prepare(waiting, t)
 	d.watchdog.Store(nil)
-	s, err := d.turn.wait(waiting)
+	s, err := d.waiter.wait(waiting)
 	if err != nil {
 		return false, err
 	}
-	d.seat = s
+	d.slotGrant = s
 	looking, stop := context.WithTimeout(publishing, d.w.lookLimit)
 	defer stop()
 	if d.uncounted {

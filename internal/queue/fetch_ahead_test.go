@@ -82,7 +82,7 @@ func (s *station) lined(n int) {
 	s.rig.eventually("jobs that wait for a slot", func() bool {
 		s.waiting.mu.Lock()
 		defer s.waiting.mu.Unlock()
-		return len(s.waiting.turns) == n && !slices.ContainsFunc(s.waiting.turns, func(t *turn) bool { return !t.ready })
+		return len(s.waiting.waiters) == n && !slices.ContainsFunc(s.waiting.waiters, func(t *slotWaiter) bool { return !t.ready })
 	})
 }
 
@@ -569,9 +569,9 @@ func TestLine(t *testing.T) {
 		return source{StreamRelay, protocol.ConsumerName(protocol.RoleDecode, testModel, class)}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var turns []*turn
+	var waiters []*slotWaiter
 	for _, class := range []jobs.Class{jobs.Batch, jobs.Interactive, jobs.Batch, jobs.Interactive} {
-		turns = append(turns, l.join(ctx, at(class)))
+		waiters = append(waiters, l.join(ctx, at(class)))
 	}
 	if same, before := l.counts(at(jobs.Interactive)); same != 2 || before != 2 {
 		t.Errorf("an interactive newcomer finds %d of its class and goes behind %d, want 2 and 2", same, before)
@@ -579,49 +579,49 @@ func TestLine(t *testing.T) {
 	if same, before := l.counts(at(jobs.Batch)); same != 2 || before != 4 {
 		t.Errorf("a batch newcomer finds %d of its class and goes behind %d, want 2 and 4", same, before)
 	}
-	if l.first() != turns[1] || l.next(4) != nil {
+	if l.first() != waiters[1] || l.next(4) != nil {
 		t.Error("want the first interactive one first, and nobody ready")
 	}
 	type end struct {
-		turn int
-		seat seat
-		err  error
+		waiter int
+		slot   slotGrant
+		err    error
 	}
-	ends := make(chan end, len(turns))
+	ends := make(chan end, len(waiters))
 	var waiting sync.WaitGroup
 	for _, step := range []struct{ ready, none, free, next int }{ // with none slots free nobody begins, with free the next
 		{2, 2, 3, 2}, // two are for the interactive ones
 		{0, 2, 3, 0}, {1, 0, 1, 1}, {3, 0, 1, 1},
 	} {
-		turn, moved := turns[step.ready], l.changes()
+		waiter, moved := waiters[step.ready], l.changes()
 		waiting.Go(func() {
-			s, err := turn.wait(turn.waits)
+			s, err := waiter.wait(waiter.waits)
 			ends <- end{step.ready, s, err}
 		})
 		<-moved
-		if l.next(step.none) != nil || l.next(step.free) != turns[step.next] {
-			t.Errorf("when turn %d is ready, somebody begins with %d free slots, or not turn %d with %d", step.ready, step.none, step.next, step.free)
+		if l.next(step.none) != nil || l.next(step.free) != waiters[step.next] {
+			t.Errorf("when waiter %d is ready, somebody begins with %d free slots, or not waiter %d with %d", step.ready, step.none, step.next, step.free)
 		}
 	}
 	for _, i := range []int{1, 3, 0} {
 		next, released := l.next(1), false
-		if next != turns[i] || !next.give(seat{release: func() { released = true }}) {
-			t.Fatalf("turn %d is not next", i)
+		if next != waiters[i] || !next.grant(slotGrant{release: func() { released = true }}) {
+			t.Fatalf("waiter %d is not next", i)
 		}
 		got := <-ends
-		if got.turn != i || got.err != nil {
-			t.Errorf("turn %d got a slot, %v; want %d", got.turn, got.err, i)
+		if got.waiter != i || got.err != nil {
+			t.Errorf("waiter %d got a slot, %v; want %d", got.waiter, got.err, i)
 		}
-		if got.seat.release(); !released {
+		if got.slot.release(); !released {
 			t.Error("it is another slot")
 		}
-		if next.give(seat{}) || next.depart() {
-			t.Error("a turn that has gone gets another slot")
+		if next.grant(slotGrant{}) || next.remove() {
+			t.Error("a waiter that has gone gets another slot")
 		}
 	}
-	l.handBack(func(t *turn) bool { return t == turns[2] })
-	if got := <-ends; got.turn != 2 || got.err == nil || l.first() != nil {
-		t.Errorf("turn %d ended with %v; want the dismissed one to leave", got.turn, got.err)
+	l.handBack(func(t *slotWaiter) bool { return t == waiters[2] })
+	if got := <-ends; got.waiter != 2 || got.err == nil || l.first() != nil {
+		t.Errorf("waiter %d ended with %v; want the dismissed one to leave", got.waiter, got.err)
 	}
 	cancel()
 	waiting.Wait()

@@ -11,23 +11,23 @@ import (
 
 // slotQueue is where deliveries wait that were fetched before a slot was free for them: interactive ones first, then in order of arrival.
 type slotQueue struct {
-	mu    sync.Mutex
-	turns []*turn
-	moved chan struct{} // closed and replaced when something changes
+	mu      sync.Mutex
+	waiters []*slotWaiter
+	moved   chan struct{} // closed and replaced when something changes
 }
 
-// turn is the place of one delivery in the line.
-type turn struct {
-	line  *slotQueue
-	from  source
-	waits context.Context    // ends when the delivery is to be handed back
-	leave context.CancelFunc // has it handed back
-	ready bool               // its task is prepared; guarded by line.mu
-	given chan seat          // its slot, once
+// slotWaiter is the place of one delivery in the queue.
+type slotWaiter struct {
+	queue   *slotQueue
+	from    source
+	waits   context.Context    // ends when the delivery is to be handed back
+	cancel  context.CancelFunc // has it handed back
+	ready   bool               // its task is prepared; guarded by queue.mu
+	granted chan slotGrant     // its slot, once
 }
 
-// seat is a slot that was taken for one delivery.
-type seat struct {
+// slotGrant is a slot that was taken for one delivery.
+type slotGrant struct {
 	release func() // gives the slot back; calling it again does nothing
 	tried   func() // tells the breaker that the job is done with
 }
@@ -45,13 +45,13 @@ func (s source) class() jobs.Class {
 func (s source) rank() int { return slices.Index(jobs.Classes[:], s.class()) }
 
 // join adds a delivery of the source. It is handed back when ctx ends.
-func (l *slotQueue) join(ctx context.Context, from source) *turn {
-	t := &turn{line: l, from: from, given: make(chan seat, 1)}
-	t.waits, t.leave = context.WithCancel(ctx)
+func (l *slotQueue) join(ctx context.Context, from source) *slotWaiter {
+	t := &slotWaiter{queue: l, from: from, granted: make(chan slotGrant, 1)}
+	t.waits, t.cancel = context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, before := l.count(from)
-	l.turns = slices.Insert(l.turns, before, t)
+	l.waiters = slices.Insert(l.waiters, before, t)
 	l.notifyLocked()
 	return t
 }
@@ -65,7 +65,7 @@ func (l *slotQueue) counts(s source) (same, before int) {
 
 // count is counts with the lock held.
 func (l *slotQueue) count(s source) (same, before int) {
-	for _, t := range l.turns {
+	for _, t := range l.waiters {
 		if t.from.rank() == s.rank() {
 			same++
 		}
@@ -76,12 +76,12 @@ func (l *slotQueue) count(s source) (same, before int) {
 	return same, before
 }
 
-// claims is how many slots are for those in the line rather than for a job of the source that could begin at once: all that go before it but those of its
+// claims is how many slots are for those in the queue rather than for a job of the source that could begin at once: all that go before it but those of its
 // class whose KV states are still on their way.
 func (l *slotQueue) claims(s source) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range l.turns {
+	for _, t := range l.waiters {
 		if t.from.rank() < s.rank() || t.from.rank() == s.rank() && (t.ready || t.from.stream != StreamRelay) {
 			n++
 		}
@@ -89,26 +89,26 @@ func (l *slotQueue) claims(s source) (n int) {
 	return n
 }
 
-// first is who waits at the head of the line; nil if nobody does.
-func (l *slotQueue) first() *turn {
+// first is who waits at the head of the queue; nil if nobody does.
+func (l *slotQueue) first() *slotWaiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.turns) == 0 {
+	if len(l.waiters) == 0 {
 		return nil
 	}
-	return l.turns[0]
+	return l.waiters[0]
 }
 
 // next is who begins when so many slots are free: the first who is ready, unless the slots are for jobs that go before its class and
 // will be ready soon. It is nil if nobody begins.
-func (l *slotQueue) next(free int) *turn {
+func (l *slotQueue) next(free int) *slotWaiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range l.turns {
+	for _, t := range l.waiters {
 		if !t.ready {
 			continue
 		}
-		for _, other := range l.turns {
+		for _, other := range l.waiters {
 			if !other.ready && other.from.rank() < t.from.rank() {
 				free--
 			}
@@ -122,12 +122,12 @@ func (l *slotQueue) next(free int) *turn {
 }
 
 // handBack has those handed back that it is right for.
-func (l *slotQueue) handBack(right func(*turn) bool) {
+func (l *slotQueue) handBack(right func(*slotWaiter) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range l.turns {
+	for _, t := range l.waiters {
 		if right(t) {
-			t.leave()
+			t.cancel()
 		}
 	}
 }
@@ -153,40 +153,40 @@ func (l *slotQueue) notifyLocked() {
 }
 
 // wait says that the delivery's task is prepared, and returns its slot. If ctx ends before it has one, the error is ctx's cause.
-func (t *turn) wait(ctx context.Context) (seat, error) {
-	t.line.mu.Lock()
+func (t *slotWaiter) wait(ctx context.Context) (slotGrant, error) {
+	t.queue.mu.Lock()
 	t.ready = true
-	t.line.notifyLocked()
-	t.line.mu.Unlock()
+	t.queue.notifyLocked()
+	t.queue.mu.Unlock()
 	select {
-	case s := <-t.given:
+	case s := <-t.granted:
 		return s, nil
 	case <-ctx.Done():
-		if t.depart() {
-			return seat{}, context.Cause(ctx)
+		if t.remove() {
+			return slotGrant{}, context.Cause(ctx)
 		}
-		return <-t.given, nil
+		return <-t.granted, nil
 	}
 }
 
-// give gives the turn a slot, unless it has gone meanwhile.
-func (t *turn) give(s seat) bool {
-	if !t.depart() {
+// grant gives the waiter a slot, unless it has gone meanwhile.
+func (t *slotWaiter) grant(s slotGrant) bool {
+	if !t.remove() {
 		return false
 	}
-	t.given <- s
+	t.granted <- s
 	return true
 }
 
-// depart takes the turn out of the line, and reports whether it was there.
-func (t *turn) depart() bool {
-	t.line.mu.Lock()
-	defer t.line.mu.Unlock()
-	i := slices.Index(t.line.turns, t)
+// remove takes the waiter out of the queue, and reports whether it was there.
+func (t *slotWaiter) remove() bool {
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	i := slices.Index(t.queue.waiters, t)
 	if i < 0 {
 		return false
 	}
-	t.line.turns = slices.Delete(t.line.turns, i, i+1)
-	t.line.notifyLocked()
+	t.queue.waiters = slices.Delete(t.queue.waiters, i, i+1)
+	t.queue.notifyLocked()
 	return true
 }

@@ -38,9 +38,9 @@ func newLink(t testing.TB, server string) *link {
 	return l
 }
 
-func (l *link) cut()    { l.set(true, false) }
-func (l *link) freeze() { l.set(false, true) }
-func (l *link) mend()   { l.set(false, false) }
+func (l *link) cut()     { l.set(true, false) }
+func (l *link) freeze()  { l.set(false, true) }
+func (l *link) restore() { l.set(false, false) }
 
 func (l *link) set(down, still bool) {
 	l.mu.Lock()

@@ -137,7 +137,7 @@ func TestFrozenLinkIsNoAttempt(t *testing.T) {
 	<-begun
 	r.link.freeze()
 	r.remains("the connection", r.timing.AckWait+3*r.timing.InProgressEvery, s.conn.Connected)
-	r.link.mend()
+	r.link.restore()
 	if h := r.uncounted(j); h.HandBacks != 1 {
 		t.Errorf("history = %+v, want one hand-back", h)
 	}

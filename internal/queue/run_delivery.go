@@ -47,7 +47,7 @@ type delivery struct {
 	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
 
 	watchdog  atomic.Pointer[stallWatchdog] // while its task is prepared or runs
-	turn      *turn                         // of a job that was fetched ahead; nil of one that had a slot at once
+	waiter    *slotWaiter                   // of a job that was fetched ahead; nil of one that had a slot at once
 	ends      *nats.Subscription            // to the job's result, while it waits ahead
 	uncounted bool                          // not counted as an attempt while it waits ahead
 	discard   func()                        // removes what was prepared; nil if nothing was
@@ -56,15 +56,15 @@ type delivery struct {
 	yielding  atomic.Bool             // to interactive jobs
 	preempted atomic.Bool             // by one
 	counted   func(handed time.Time)  // has the job counted as done with here, and as handed over unless that is zero
-	seat                              // its slot
+	slotGrant                         // its slot
 }
 
 // handle brings one delivery to an end. What goes wrong with NATS is logged and left to the next delivery, uncounted.
 func (w *Worker) handle(publishing, tasks context.Context, d *delivery) {
 	defer d.counted(time.Time{})
-	if d.turn != nil {
-		defer d.turn.leave()
-		defer d.turn.depart()
+	if d.waiter != nil {
+		defer d.waiter.cancel()
+		defer d.waiter.remove()
 	}
 	if err := d.read(); err != nil {
 		if err := d.deadLetterMalformed(publishing, err); err != nil {
@@ -102,7 +102,7 @@ func (w *Worker) hold(publishing, tasks context.Context, d *delivery) error {
 		return nil
 	}
 	defer stop()
-	if d.turn != nil {
+	if d.waiter != nil {
 		if err := d.watchResult(); err != nil {
 			d.log.Warn("keep delivery", "error", err)
 			return nil
@@ -209,7 +209,7 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 		defer cancel()
 	}
 	t := d.task()
-	if d.turn != nil && ctx.Err() == nil {
+	if d.waiter != nil && ctx.Err() == nil {
 		over, err := d.ahead(publishing, ctx, t)
 		if d.discard != nil {
 			defer d.discard()

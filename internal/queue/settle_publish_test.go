@@ -76,7 +76,7 @@ func TestBuryTwice(t *testing.T) {
 }
 
 // Whoever reads the log learns that NATS keeps us waiting, once.
-func TestPersistSaysSo(t *testing.T) {
+func TestRetrySaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		c := &Conn{log: slog.New(slog.NewTextHandler(&log, nil))}

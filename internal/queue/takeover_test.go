@@ -242,7 +242,7 @@ func TestFleet(t *testing.T) {
 	expect(0, true, true)
 }
 
-func TestPatience(t *testing.T) {
+func TestStallLimit(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	p := newStallWatchdog(10*time.Second, start)

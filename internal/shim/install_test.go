@@ -285,7 +285,7 @@ func TestLookSaysWhatIsMissing(t *testing.T) {
 }
 
 // A configuration that was spoilt is written anew; the shim itself goes without one.
-func TestInstallMendsAConfiguration(t *testing.T) {
+func TestInstallRepairsAConfiguration(t *testing.T) {
 	f := fakes(t)[0]
 	in, o := look(t, f), options(t)
 	_, err := in.Install(t.Context(), o)

@@ -260,7 +260,7 @@ func TestCancelledImport(t *testing.T) {
 	}
 }
 
-func TestMover(t *testing.T) {
+func TestKVTransfer(t *testing.T) {
 	m := start(t, setup{slots: 2})
 	first, err := m.KVTransfer(t.Context())
 	if err != nil {
@@ -318,7 +318,7 @@ func TestMover(t *testing.T) {
 	}
 }
 
-func TestMoverNeedsASlotFolder(t *testing.T) {
+func TestKVTransferNeedsASlotFolder(t *testing.T) {
 	m := start(t, setup{noFolder: true})
 	for range 2 {
 		_, err := m.KVTransfer(t.Context())
@@ -329,7 +329,7 @@ func TestMoverNeedsASlotFolder(t *testing.T) {
 }
 
 // A busy server is asked again.
-func TestMoverOfABusyServer(t *testing.T) {
+func TestKVTransferOfABusyServer(t *testing.T) {
 	m := start(t, setup{})
 	p := m.prompt(t, 1, 10)
 	sl := m.acquire(t, p)
@@ -346,7 +346,7 @@ func TestMoverOfABusyServer(t *testing.T) {
 }
 
 // A worker takes no job before it knows the server's states, and a sample that is never saved must not keep it from that.
-func TestMoverOfAServerThatHangs(t *testing.T) {
+func TestKVTransferOfAServerThatHangs(t *testing.T) {
 	m := start(t, setup{})
 	var hung atomic.Bool
 	c := m.config

@@ -341,7 +341,7 @@ func (s *system) eventually(what string, check func() error) time.Duration {
 	}
 }
 
-// done fails the test if a fault could not be made or mended.
+// done fails the test if a fault could not be made or fixed.
 func (s *system) done(err error) {
 	s.Helper()
 	if err != nil {

@@ -39,7 +39,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 // What other users, workers and engines wrote does nothing to the terminal of who looks at it, whichever command shows it.
-func TestOthersWordsAreInert(t *testing.T) {
+func TestOthersWordsAreSanitized(t *testing.T) {
 	server := natstest.Start(t, natsembed.Options{})
 	conn, err := queue.Connect(t.Context(), queue.Config{URL: server.URL(), Name: "test"})
 	if err != nil {

@@ -18,7 +18,7 @@ type echo struct {
 	holding chan struct{} // one for each job that is held
 	gate    chan struct{}
 	open    func()
-	mended  atomic.Bool // the words say nothing
+	fixed   atomic.Bool // the words say nothing
 }
 
 // The words.
@@ -91,7 +91,7 @@ func (e *echo) Generate(ctx context.Context, req engine.Request, emit engine.Emi
 
 // heeds reports whether a word is in the prompt, unless words say nothing any more.
 func (e *echo) heeds(req engine.Request, word string) bool {
-	return !e.mended.Load() && strings.Contains(req.Prompt, word)
+	return !e.fixed.Load() && strings.Contains(req.Prompt, word)
 }
 
 // bySchema is an answer in JSON: every property, the first word of an enumeration, empty lists.

@@ -84,7 +84,7 @@ func TestScripts(t *testing.T) {
 			"worker":       rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
 			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued), "measured": rigged((*rig).measured),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
-			"mend": rigged((*rig).mend), "unseen": unseen, "capture": capture,
+			"repair": rigged((*rig).repair), "unseen": unseen, "capture": capture,
 			"breaks-after": breaksAfter(breaking), "heals": func(*testscript.TestScript, bool, []string) { breaking.Heal() },
 			"fill": fill, "sparse": sparse, "zipped": zipped, "lines": lines,
 		},
@@ -272,9 +272,9 @@ func (r *rig) release(*testscript.TestScript, []string) error {
 	return nil
 }
 
-// mend: has the engine heed no word of a prompt any more.
-func (r *rig) mend(*testscript.TestScript, []string) error {
-	r.engine.mended.Store(true)
+// repair: has the engine heed no word of a prompt any more.
+func (r *rig) repair(*testscript.TestScript, []string) error {
+	r.engine.fixed.Store(true)
 	return nil
 }
 

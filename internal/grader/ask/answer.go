@@ -28,7 +28,7 @@ type Issue struct {
 	Fix   string `json:"fix"`
 }
 
-// Improvement is something to mend.
+// Improvement is something to improve.
 type Improvement struct {
 	What    string `json:"what"`
 	Why     string `json:"why"`

@@ -86,7 +86,7 @@ func TestCode(t *testing.T) {
 		{"run once of twice", r, "variable", "total", "", []string{"# Join", "-total <- 1", ">total <- 2"}, check.Found, 3, ""},
 		{"run elsewhere", r, "variable", "total", "", []string{"# Load", ">total <- 1", "# Join", "-total <- 2"}, check.Found, 2, "in cell 2, outside of its section"},
 		{"failed", r, "variable", "total", "", []string{"# Join", "!total <- f()"}, check.Failed, 2, ""},
-		{"failed, then mended", r, "variable", "total", "", []string{"# Join", "!total <- f()", ">total <- g()"}, check.Found, 3, ""},
+		{"failed, then fixed", r, "variable", "total", "", []string{"# Join", "!total <- f()", ">total <- g()"}, check.Found, 3, ""},
 		{"failed, then never run", r, "variable", "total", "", []string{"# Join", "-total <- g()", "!total <- f()"}, check.Failed, 3, ""},
 		{"a function that another section runs", r, "function", "f", "", []string{"# Load", ">f()", "# Join", "-f()"}, check.NotRun, 4, ""},
 		{"never run, outside", r, "variable", "total", "", []string{"# Load", "-total <- 1", "# Join", ">1"}, check.NotRun, 2, "in cell 2, outside of its section"},

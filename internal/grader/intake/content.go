@@ -99,7 +99,7 @@ func tooLarge(size int64, limits limits) error {
 }
 
 func unreadable(err error) error {
-	return jobs.Errorf(jobs.CodeInvalid, "the notebook cannot be read; mend what is wrong with the file, or get it again: %w", withoutPath(err))
+	return jobs.Errorf(jobs.CodeInvalid, "the notebook cannot be read; fix what is wrong with the file, or get it again: %w", withoutPath(err))
 }
 
 // mebibytes writes a size so that one byte more than the limit is not written as the limit.

@@ -65,15 +65,15 @@ func feedbackText(s *Student) string {
 		a := s.Feedback.Answer
 		b.WriteString(a.Summary + "\n")
 		list("What went well", a.Strengths)
-		var mend []string
+		var improve []string
 		for _, i := range a.Improvements {
 			line := i.What + "\n  Why: " + i.Why + "\n  How: " + i.How
 			if i.Example != "" {
 				line += "\n  Example:\n    " + strings.ReplaceAll(i.Example, "\n", "\n    ")
 			}
-			mend = append(mend, line)
+			improve = append(improve, line)
 		}
-		list("What to mend", mend)
+		list("What to improve", improve)
 		if a.Question != "" {
 			list("A question to think about", []string{a.Question})
 		}

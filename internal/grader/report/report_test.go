@@ -186,7 +186,7 @@ func TestGradescope(t *testing.T) {
 	}
 	want := map[string]any{
 		"score": 72.5, "output_format": "text", "test_output_format": "text", "test_name_format": "text", "visibility": "after_published", "stdout_visibility": "hidden",
-		"output": "A clear start.\n\nWhat went well\n- Names say what they hold.\n\nWhat to mend\n- The join\n  Why: Rows are lost.\n  How: Keep the left side.\n" +
+		"output": "A clear start.\n\nWhat went well\n- Names say what they hold.\n\nWhat to improve\n- The join\n  Why: Rows are lost.\n  How: Keep the left side.\n" +
 			"  Example:\n    left_join(a, b)\n    summary(a)\n\nHow the points came about\n- 70 points by the checks",
 		"tests": []any{map[string]any{"name": "Data import", "score": 20.5, "max_score": 25.0, "output": "4 of 5 variables are there", "visibility": "after_published"}},
 	}

@@ -111,7 +111,7 @@ func TestUnsyncedWritesAreLost(t *testing.T) {
 	}
 }
 
-// An image is one that ext4 can come to terms with: its journal is replayed and nothing else has to be mended.
+// An image is one that ext4 can come to terms with: its journal is replayed and nothing else has to be fixed.
 func TestImageIsOfOneInstant(t *testing.T) {
 	possible(t)
 	d := disk(t, 64<<20)
