@@ -64,7 +64,7 @@ var arrows = []arrow{
 	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
-	{"internal/grader/intake", []string{files, "jobs"}, nil, "finding submissions knows no notebooks"},
+	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},
 	{"internal/grader/rubric", []string{"jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
 	{"internal/batchstats", []string{"jobs"}, nil, "adds up results"},

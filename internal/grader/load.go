@@ -12,11 +12,12 @@ import (
 	"tandem/internal/grader/code"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/rubric"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
 // maxFile is how large a file of the instructor's may be, in bytes: as large as a notebook by default.
-const maxFile = 32 << 20
+const maxFile = 32_000_000
 
 // Inputs are the instructor's files.
 type Inputs struct {
@@ -143,7 +144,7 @@ func readFile(what, path string) ([]byte, error) {
 	case err != nil:
 		return nil, jobs.Errorf(jobs.CodeInvalid, "%s: %w; name the file with --%s", what, err, what)
 	case len(data) > maxFile:
-		return nil, jobs.Errorf(jobs.CodeInvalid, "%s %s is larger than %d MiB; clear the outputs that are pictures and save it again", what, path, maxFile>>20)
+		return nil, jobs.Errorf(jobs.CodeInvalid, "%s %s is larger than %s; clear the outputs that are pictures and save it again", what, path, units.Bytes(maxFile))
 	}
 	return data, nil
 }

@@ -30,7 +30,7 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 		"solution is a page":    {text: "<!DOCTYPE html><html></html>", name: func(in *Inputs) *string { return &in.Solution }, want: "solution"},
 		"solution without code": {text: string(notebookFile(t, "python", cell{markdown: true, source: "# Sum"})), name: func(in *Inputs) *string { return &in.Solution }, want: "has no code cell"},
 		"template is nothing":   {text: "{}", name: func(in *Inputs) *string { return &in.Template }, want: "template"},
-		"rubric is huge":        {text: strings.Repeat(" ", maxFile+1), name: func(in *Inputs) *string { return &in.Rubric }, want: "larger than 32 MiB"},
+		"rubric is huge":        {text: strings.Repeat(" ", maxFile+1), name: func(in *Inputs) *string { return &in.Rubric }, want: "larger than 32 MB"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

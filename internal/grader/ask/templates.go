@@ -14,6 +14,7 @@ import (
 	"text/template"
 
 	"tandem/internal/grader/rubric"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -21,7 +22,7 @@ import (
 var ownPrompts embed.FS
 
 // maxTemplate is how large a template may be, in bytes.
-const maxTemplate = 1 << 20
+const maxTemplate = 1_000_000
 
 // judges are those that have a template.
 func judges() []rubric.Judge { return []rubric.Judge{rubric.JudgeCode, rubric.JudgeFeedback} }
@@ -79,7 +80,7 @@ func readTemplate(dir, file string) (text []byte, name string, err error) {
 	name = filepath.Join(dir, file)
 	text, err = io.ReadAll(io.LimitReader(f, maxTemplate+1))
 	if err == nil && len(text) > maxTemplate {
-		err = jobs.Errorf(jobs.CodeInvalid, "prompt %s is larger than %d KiB; is this the right file?", name, maxTemplate>>10)
+		err = jobs.Errorf(jobs.CodeInvalid, "prompt %s is larger than %s; is this the right file?", name, units.Bytes(maxTemplate))
 	}
 	return text, name, err
 }

@@ -72,7 +72,7 @@ func TestBadTemplates(t *testing.T) {
 			{{.Submission}}{{end}}{{define "student"}}{{.Submission}}{{end}}`, `code.md:2:5: executing "shared" at <.Submission>: can't evaluate field Submission`},
 		{"no submission", `{{define "system"}}{{end}}{{define "shared"}}{{end}}{{define "student"}}{{.Findings}}{{end}}`, `shows {{.Submission}} 0 times; want once`},
 		{"two submissions", `{{define "system"}}{{end}}{{define "shared"}}{{end}}{{define "student"}}{{.Submission}}{{.Submission}}{{end}}`, `shows {{.Submission}} 2 times; want once`},
-		{"too large", strings.Repeat("x", maxTemplate+1), "code.md is larger than 1024 KiB"},
+		{"too large", strings.Repeat("x", maxTemplate+1), "code.md is larger than 1.0 MB"},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "code.md"), []byte(tt.text), 0o600); err != nil {

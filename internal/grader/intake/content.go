@@ -5,12 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
 
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -30,7 +30,7 @@ func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) 
 	}
 	if f.source.archived != nil {
 		if f.source.left -= n; f.source.left < 0 {
-			return nil, jobs.Errorf(jobs.CodeInvalid, "%s unpacks to more than %s of notebooks; split it", f.source.typed, mebibytes(limits.total))
+			return nil, jobs.Errorf(jobs.CodeInvalid, "%s unpacks to more than %s of notebooks; split it", f.source.typed, units.Bytes(limits.total))
 		}
 	}
 	switch {
@@ -39,7 +39,7 @@ func (f *file) measure(ctx context.Context, limits limits) (*Submission, error) 
 		s.Problem = tooLarge(s.Size, limits)
 		if f.source.archived != nil && s.Size/limits.ratio > f.packed {
 			s.Problem = jobs.Errorf(jobs.CodeInvalid, "the notebook is a ZIP bomb: it unpacks to %s, more than %d times its size in the ZIP file, and at most %s are read; ask for the notebook itself",
-				mebibytes(s.Size), limits.ratio, mebibytes(limits.notebook))
+				units.Bytes(s.Size), limits.ratio, units.Bytes(limits.notebook))
 		}
 	case err != nil:
 		s.Problem = unreadable(err)
@@ -95,17 +95,9 @@ func (f *file) read(limits limits) ([]byte, error) {
 }
 
 func tooLarge(size int64, limits limits) error {
-	return jobs.Errorf(jobs.CodeInvalid, "the notebook is larger than allowed (%s; at most %s): clear the outputs that hold pictures or data, and save it again", mebibytes(size), mebibytes(limits.notebook))
+	return jobs.Errorf(jobs.CodeInvalid, "the notebook has %s bytes, and at most %s are read: clear the outputs that hold pictures or data, and save it again", units.Count(size), units.Bytes(limits.notebook))
 }
 
 func unreadable(err error) error {
 	return jobs.Errorf(jobs.CodeInvalid, "the notebook cannot be read; fix what is wrong with the file, or get it again: %w", withoutPath(err))
-}
-
-// mebibytes writes a size so that one byte more than the limit is not written as the limit.
-func mebibytes(n int64) string {
-	if n%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)+0.05)
 }

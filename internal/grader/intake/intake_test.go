@@ -381,7 +381,7 @@ func TestLargeFile(t *testing.T) {
 	if s.Problem == nil || s.SHA256 != "" || s.Size != 200_000_000 {
 		t.Fatalf("%+v; want a problem and no hash", s)
 	}
-	for _, want := range []string{"190.8 MiB", "at most 32 MiB", "clear the outputs"} {
+	for _, want := range []string{"200,000,000 bytes", "at most 32 MB", "clear the outputs"} {
 		if !strings.Contains(s.Problem.Error(), want) {
 			t.Errorf("problem is %q; want %q in it", s.Problem, want)
 		}

@@ -28,7 +28,7 @@ type limits struct {
 }
 
 func defaultLimits() limits {
-	return limits{notebook: 32 << 20, folder: 100_000, entries: 10_000, total: 4 << 30, ratio: 200}
+	return limits{notebook: 32e6, folder: 100_000, entries: 10_000, total: 4e9, ratio: 200}
 }
 
 // A source is what the instructor named: files, a folder or a ZIP file.

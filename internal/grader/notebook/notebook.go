@@ -78,10 +78,10 @@ type Dropped struct {
 
 // Limits bound what is read. Zero fields mean the default.
 type Limits struct {
-	File    int // bytes of the whole notebook; default 32 MiB
+	File    int // bytes of the whole notebook; default 32 MB
 	Cells   int // cells; default 2,000
-	Source  int // bytes of one cell's source; default 256 KiB
-	Sources int // bytes of all cells' sources together; default 2 MiB, so that no notebook takes long to read: one that was written by hand has a tenth of it
-	Output  int // bytes of one output's text, and of its HTML; default 64 KiB
+	Source  int // bytes of one cell's source; default 256 kB
+	Sources int // bytes of all cells' sources together; default 2 MB, so that no notebook takes long to read: one that was written by hand has a tenth of it
+	Output  int // bytes of one output's text, and of its HTML; default 64 kB
 	Each    int // outputs of one cell, of which the first and the last stay; default 200. What is printed piece by piece counts once
 }

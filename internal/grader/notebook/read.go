@@ -49,11 +49,11 @@ func Read(data []byte, limits Limits) (*Notebook, error) {
 // orDefault fills in what is zero.
 func (l Limits) orDefault() Limits {
 	return Limits{
-		File:    cmp.Or(l.File, 32<<20),
+		File:    cmp.Or(l.File, 32e6),
 		Cells:   cmp.Or(l.Cells, 2000),
-		Source:  cmp.Or(l.Source, 256<<10),
-		Sources: cmp.Or(l.Sources, 2<<20),
-		Output:  cmp.Or(l.Output, 64<<10),
+		Source:  cmp.Or(l.Source, 256e3),
+		Sources: cmp.Or(l.Sources, 2e6),
+		Output:  cmp.Or(l.Output, 64e3),
 		Each:    cmp.Or(l.Each, 200),
 	}
 }

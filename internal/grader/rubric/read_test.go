@@ -164,7 +164,7 @@ func TestErrors(t *testing.T) {
 		{"single quotes", `{'a': 1}`, []string{"line 1, column 2"}},
 		{"cut off", `{"a": [1`, []string{"unexpected end"}},
 		{"two values", `{} {}`, []string{"line 1, column 4"}},
-		{"too large", strings.Repeat(" ", 1<<20) + "{}", []string{"1048578 bytes; want at most 1048576"}},
+		{"too large", strings.Repeat(" ", 1_000_000) + "{}", []string{"1000002 bytes; want at most 1000000"}},
 		{"too many values", `{"a": [` + strings.Repeat("1,", 20_000) + `1]}`, []string{"more than 20000 values"}},
 		{"too deep", strings.Repeat("[", 70) + strings.Repeat("]", 70), []string{"nested more than 64 deep"}},
 		{"a key twice", `{"rubric_elements": {"a/b": {"weight": 1, "weight": 2}}}`, []string{"/rubric_elements/a~1b/weight: this key stands twice"}},

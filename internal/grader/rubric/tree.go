@@ -10,10 +10,10 @@ import (
 
 // Limits of a file. A rubric of a real course has some hundred values.
 const (
-	maxFile   = 1 << 20 // bytes
-	maxValues = 20_000  // values of any kind
-	maxDepth  = 64      // objects and lists within one another
-	maxShown  = 60      // characters of a value or a key in a message
+	maxFile   = 1_000_000 // bytes
+	maxValues = 20_000    // values of any kind
+	maxDepth  = 64        // objects and lists within one another
+	maxShown  = 60        // characters of a value or a key in a message
 )
 
 // node is a value of the file. Unlike a map it keeps the order of keys and those that stand twice.
