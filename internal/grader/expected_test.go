@@ -76,7 +76,7 @@ func load(t *testing.T) assignment {
 }
 
 func (a assignment) find(nb *notebook.Notebook) findings {
-	layer1, layer2 := check.Run(nb, a.template, a.rubric), outputs.Compare(nb, a.solution, a.rubric)
+	layer1, layer2 := check.Run(nb, a.template, a.rubric), outputs.Compare(nb, a.solution, a.template, a.rubric)
 	return findings{layer1, layer2, score.Compute(a.rubric, layer1, layer2, nil), ask.Flags(nb, func(s string) string { return s })}
 }
 

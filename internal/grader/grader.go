@@ -75,6 +75,8 @@ type Plan struct {
 	Warnings    []string      `json:"warnings,omitempty"`
 	Models      []ModelPlan   `json:"models"`
 	Problems    []ProblemPlan `json:"problems,omitempty"`
+
+	SelfCheck *report.SelfCheck `json:"self_check"` // of the rubric, by solution and template
 }
 
 // ModelPlan is what one model would be asked.

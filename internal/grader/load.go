@@ -3,7 +3,6 @@ package grader
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"tandem/internal/grader/code"
 	"tandem/internal/grader/notebook"
+	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
 	"tandem/internal/units"
 	"tandem/jobs"
@@ -36,6 +36,7 @@ type Assignment struct {
 	assigned           map[string]bool    // variables that the solution gives a value
 	notebooks          []string           // paths of the solution and the template
 	warnings           []string
+	selfCheck          *report.SelfCheck
 }
 
 // Load reads the instructor's files. Nothing else is needed to find what is wrong with them; errors are of code [jobs.CodeInvalid] and name the file.
@@ -58,7 +59,10 @@ func Load(in Inputs) (*Assignment, error) {
 		}
 	}
 	a.warnings = slices.Clone(a.Rubric.Notes())
-	return a, a.checkSolution(in.Solution)
+	if err := a.checkSolution(in.Solution); err != nil {
+		return nil, err
+	}
+	return a, guarded(func() { a.selfCheck = a.checkItself() })
 }
 
 // Models are the models that the assignment asks, canonical names, each once.
@@ -94,32 +98,7 @@ func (a *Assignment) checkSolution(path string) error {
 	case outputs == 0:
 		a.warnings = append(a.warnings, "the solution has no outputs, so no student's can be compared with it: run it from top to bottom and save it")
 	}
-	if a.solution.Language == notebook.Other {
-		return nil // its code is text: nothing is known of variables
-	}
-	var never []string
-	for _, name := range variables(a.Rubric) {
-		if !a.assigned[name] {
-			never = append(never, name)
-		}
-	}
-	if len(never) > 0 {
-		a.warnings = append(a.warnings, fmt.Sprintf("the rubric asks for variables that the solution itself never assigns: %s", strings.Join(never, ", ")))
-	}
 	return nil
-}
-
-// variables are those that the rubric asks for, each once.
-func variables(r *rubric.Rubric) []string {
-	list := slices.Clone(r.Required)
-	for _, s := range r.Sections {
-		for _, name := range s.Variables {
-			if !slices.Contains(list, name) {
-				list = append(list, name)
-			}
-		}
-	}
-	return list
 }
 
 func readNotebook(what, path string) (nb *notebook.Notebook, sha string, err error) {

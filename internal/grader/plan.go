@@ -7,7 +7,7 @@ var judges = [...]rubric.Judge{rubric.JudgeCode, rubric.JudgeFeedback}
 
 // Plan says what Run would send.
 func (g *Grading) Plan() (*Plan, error) {
-	p := &Plan{Submissions: len(g.submissions), Warnings: g.warnings}
+	p := &Plan{Submissions: len(g.submissions), Warnings: g.warnings, SelfCheck: g.a.selfCheck}
 	for _, s := range g.submissions {
 		if s.problem != nil {
 			p.Failed++

@@ -105,7 +105,7 @@ func (g *Grading) examine(s *submission, masks *ask.Masks) error {
 		mask := masks.Of(nb, g.names(s))
 		hideMessages(nb, mask)
 		s.layer1 = check.Run(nb, g.a.template, g.a.Rubric)
-		s.layer2 = outputs.Compare(nb, g.a.solution, g.a.Rubric)
+		s.layer2 = outputs.Compare(nb, g.a.solution, g.a.template, g.a.Rubric)
 		s.flags = ask.Flags(nb, mask)
 		s.hideNames(mask)
 	}); s.problem != nil {

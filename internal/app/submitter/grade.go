@@ -26,11 +26,12 @@ type gradeCmd struct {
 	Assignment string `placeholder:"NAME" help:"Which assignment of an nbgrader tree (default: the only one)."`
 	Prompts    string `type:"existingdir" placeholder:"DIR" help:"Folder with prompt templates of your own (submitter prompts writes those to begin with)."`
 
-	DryRun   bool   `name:"dry-run" help:"Say what would be sent, and when it would be done, by each plan and with one more machine; send nothing."`
-	Resume   bool   `help:"Go on with the grading that DIR holds."`
-	Only     string `enum:",failed,review" default:"" placeholder:"WHICH" help:"With --resume: ask again about submissions that failed, or that need review."`
-	Student  string `placeholder:"ID" help:"With --resume: grade this one student anew, by pseudonym."`
-	NoModels bool   `name:"no-models" help:"Only the checks that need no model; every grade is a range then."`
+	DryRun       bool   `name:"dry-run" help:"Say what would be sent, and when it would be done, by each plan and with one more machine; send nothing."`
+	Resume       bool   `help:"Go on with the grading that DIR holds."`
+	Only         string `enum:",failed,review" default:"" placeholder:"WHICH" help:"With --resume: ask again about submissions that failed, or that need review."`
+	Student      string `placeholder:"ID" help:"With --resume: grade this one student anew, by pseudonym."`
+	AcceptRubric bool   `name:"accept-rubric" help:"Grade although the solution has less than 95 of 100 points by the rubric, or the template more than 10."`
+	NoModels     bool   `name:"no-models" help:"Only the checks that need no model; every grade is a range then."`
 
 	Direct   string        `placeholder:"URL" env:"TANDEM_DIRECT" help:"Grade with this one Ollama, without the pipeline."`
 	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local."`
@@ -43,7 +44,7 @@ type gradeCmd struct {
 func (gradeCmd) Help() string {
 	return `Reads the notebooks without running them, compares their outputs with the solution's, asks the code model and the feedback model about each, scores by the rubric and writes a page per student, a page for the class, grades.csv and exports for nbgrader, Gradescope and gradebooks. Students get pseudonyms; only DIR/instructor has their names.
 
-Without a pipeline it uses an Ollama of this machine that has both models, and says so. Interrupt it at any time: --resume goes on. Exit code 0: all graded; 3: some failed or need review; 5: --timeout passed.`
+Without a pipeline it uses an Ollama of this machine that has both models, and says so. Interrupt it at any time: --resume goes on. Before any student it grades the solution and the template by the rubric. Exit code 0: all graded; 3: some failed or need review, or the rubric gives the solution less than 95 of 100 points or the template more than 10, and nothing was sent; 5: --timeout passed.`
 }
 
 // Run grades what is not graded yet.
@@ -51,6 +52,9 @@ func (c *gradeCmd) Run(ctx context.Context, s *session) error {
 	o, a, err := c.prepare(s)
 	if err != nil {
 		return err
+	}
+	if self := a.SelfCheck(); !self.Sound && !c.AcceptRubric && !c.DryRun {
+		return c.refuseRubric(s, self)
 	}
 	var models grader.Answerer
 	switch {

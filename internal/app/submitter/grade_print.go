@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tandem/client/admin"
+	"tandem/internal/app"
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
 	"tandem/internal/sanitize"
@@ -98,14 +99,20 @@ func (c *gradeCmd) printPlan(ctx context.Context, s *session, g *grader.Grading)
 		p.Estimate = estimateClass(o, planned, c.Class, s.classPlan(c.Plan))
 	}
 	if s.JSON {
-		return s.print(p)
+		err = s.print(p)
+	} else {
+		err = p.writeTo(s.out, c.Rubric)
 	}
-	return p.writeTo(s.out)
+	if err == nil && !p.SelfCheck.Sound && !c.AcceptRubric {
+		err = &app.ExitError{Code: app.ExitDegraded}
+	}
+	return err
 }
 
 // writeTo prints the plan for a person.
-func (p *plan) writeTo(w io.Writer) error {
+func (p *plan) writeTo(w io.Writer, rubric string) error {
 	var b strings.Builder
+	writeSelfCheck(&b, rubric, p.SelfCheck)
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", warning)
 	}

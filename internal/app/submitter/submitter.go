@@ -37,6 +37,7 @@ type grammar struct {
 	Submit     submitCmd     `cmd:"" help:"Run one prompt and print the answer."`
 	Batch      batchCmd      `cmd:"" help:"Run a file of jobs, one result file each."`
 	Grade      gradeCmd      `cmd:"" help:"Grade a class: notebooks, a rubric and a solution in, pages and grades out."`
+	Rubric     rubricCmd     `cmd:"" help:"Check a rubric against its solution and template, or write a first one."`
 	Prompts    promptsCmd    `cmd:"" help:"Write the grader's prompt templates, to change them."`
 	Await      awaitCmd      `cmd:"" help:"Wait again for a job or a batch."`
 	Result     resultCmd     `cmd:"" help:"Print a job's result, or where the job is."`

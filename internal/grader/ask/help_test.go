@@ -56,7 +56,7 @@ func newBuilder(t testing.TB, a Assignment) *Builder {
 
 // subject is a notebook with its findings.
 func subject(a Assignment, nb *notebook.Notebook) Subject {
-	return Subject{Notebook: nb, Layer1: check.Run(nb, a.Template, a.Rubric), Layer2: outputs.Compare(nb, a.Solution, a.Rubric)}
+	return Subject{Notebook: nb, Layer1: check.Run(nb, a.Template, a.Rubric), Layer2: outputs.Compare(nb, a.Solution, a.Template, a.Rubric)}
 }
 
 func prompt(t testing.TB, b *Builder, kind rubric.Judge, s Subject) *Prompt {

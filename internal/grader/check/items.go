@@ -161,28 +161,36 @@ func (c *checker) holds(cell *cell, kind, name string) (held, placeholder bool, 
 	if c.nb.Language == notebook.Other {
 		return standsIn(cell.Source, name), false, "read as text: the language is not known token by token"
 	}
+	lines := cell.facts.Assigned[name]
 	switch kind {
 	case function:
-		return cell.facts.Called[name] != nil || cell.facts.Called[c.unqualified(name)] != nil, false, ""
+		lines = slices.Concat(cell.facts.Called[name], cell.facts.Called[c.unqualified(name)])
+		lines = slices.DeleteFunc(lines, func(n int) bool { return hollow(cell.lines, n, c.unqualified(name)) })
 	case column:
-		return cell.facts.Named[name] != nil || cell.facts.Strings[name] != nil, false, ""
+		lines = slices.Concat(cell.facts.Named[name], cell.facts.Strings[name])
+	case variable:
+		whole := len(lines)
+		if lines = slices.DeleteFunc(slices.Clone(lines), func(n int) bool {
+			return n <= len(cell.lines) && c.template.keepsPlace(cell.lines, n, name)
+		}); whole > 0 && len(lines) == 0 {
+			return false, true, c.placeholder(cell, name)
+		}
 	}
-	lines := cell.facts.Assigned[name]
 	if len(lines) == 0 {
 		return false, false, ""
 	}
-	for _, n := range lines {
-		if n > len(cell.lines) || !c.template.keepsPlace(cell.lines[n-1], name) {
-			if c.given(cell) {
-				note = "as the template gives it"
-			}
-			return true, false, note
-		}
+	if !slices.ContainsFunc(lines, func(n int) bool { return c.template.own(cell.lines, n) }) {
+		return false, true, fmt.Sprintf("only in the template's own code (cell %d)", cell.Number)
 	}
-	if c.template.has(cell.lines[lines[0]-1]) {
-		return false, true, fmt.Sprintf("the template's placeholder stands unchanged (cell %d)", cell.Number)
+	return true, false, ""
+}
+
+// placeholder says what keeps a variable's place in a cell.
+func (c *checker) placeholder(cell *cell, name string) string {
+	if c.template.has(cell.lines[cell.facts.Assigned[name][0]-1]) {
+		return fmt.Sprintf("the template's placeholder stands unchanged (cell %d)", cell.Number)
 	}
-	return false, true, fmt.Sprintf("only a placeholder, no value (cell %d)", cell.Number)
+	return fmt.Sprintf("only a placeholder, no value (cell %d)", cell.Number)
 }
 
 // given reports whether all of a cell's lines are the template's.

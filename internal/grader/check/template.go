@@ -2,6 +2,7 @@ package check
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,6 +39,96 @@ func readTemplate(nb *notebook.Notebook) *template {
 
 // has reports whether the template has the line.
 func (t *template) has(line string) bool { return t.lines[strings.TrimSpace(line)] > 0 }
+
+// uncommented is a line of code without its comment.
+func uncommented(line string) string {
+	var quote rune
+	for i, c := range line {
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'' || c == '`':
+			quote = c
+		case c == '#':
+			return line[:i]
+		}
+	}
+	return line
+}
+
+// waits is the end of a line whose statement goes on: an operator, an assignment, a comma or an open bracket.
+var waits = regexp.MustCompile(`(?:\|>|%[^%\s]*%|[-+*/^&|~,=(\[{\\]|<<?-)\s*$`)
+
+// statement is the index of the last line of the statement that stands on the line at an index: of those behind it, the ones that it waits for.
+func statement(lines []string, at int) int {
+	depth := 0
+	for i := at; i < len(lines); i++ {
+		line := uncommented(lines[i])
+		depth += strings.Count(line, "(") + strings.Count(line, "[") + strings.Count(line, "{") - strings.Count(line, ")") - strings.Count(line, "]") - strings.Count(line, "}")
+		switch {
+		case depth > 0, strings.TrimSpace(line) == "", waits.MatchString(line):
+		case strings.HasSuffix(strings.TrimSpace(line), ":"): // of Python: what is indented below it
+			return block(lines, at, i)
+		default:
+			return i
+		}
+	}
+	return len(lines) - 1
+}
+
+// block is the index of the last line that is indented more than the one at an index, behind its head, which ends at another.
+func block(lines []string, at, head int) int {
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
+	end := head
+	for i := head + 1; i < len(lines); i++ {
+		if strings.TrimSpace(lines[i]) == "" {
+			continue
+		}
+		if indent(lines[i]) <= indent(lines[at]) {
+			break
+		}
+		end = i
+	}
+	return end
+}
+
+// own reports whether what stands on a line of a cell, counted from 1, is the student's: the line, or one of those that its statement waits for, is not the template's.
+func (t *template) own(lines []string, number int) bool {
+	at := number - 1
+	if !t.given || at >= len(lines) {
+		return true
+	}
+	for _, line := range lines[at : statement(lines, at)+1] {
+		if says(uncommented(line)) && !t.has(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// hollow is a call that holds only a comment, from its name on.
+func hollow(lines []string, number int, name string) bool {
+	at := number - 1
+	if at >= len(lines) {
+		return false
+	}
+	text := strings.Join(lines[at:statement(lines, at)+1], "\n")
+	begin := strings.Index(text, name+"(")
+	if begin < 0 {
+		return false
+	}
+	comment := false
+	for line := range strings.SplitSeq(text[begin+len(name)+1:], "\n") {
+		code := uncommented(line)
+		if said := strings.TrimSpace(code); said != "" {
+			return comment && strings.HasPrefix(said, ")")
+		}
+		comment = comment || len(code) < len(line)
+	}
+	return comment
+}
 
 // says reports whether a line says anything: blank ones, brackets and rules do not.
 func says(line string) bool {
@@ -83,44 +174,30 @@ var (
 	literal = regexp.MustCompile(`^(?:[-+]?[\d.][\w.+-]*|"[^"]*"|'[^']*'|TRUE|FALSE|True|False|\[\s*\]|\{\s*\}|\(\s*\)|(?:c|list|tibble|data\.frame|dict|set|tuple|pd\.DataFrame|pandas\.DataFrame|pd\.Series)\(\s*\)|(?:numeric|character|integer|logical)\(0?\))$`)
 )
 
-// keepsPlace reports whether a line that assigns a variable gives it no value yet.
-func (t *template) keepsPlace(line, variable string) bool {
-	value, comment, ok := assignedValue(line, variable)
+// keepsPlace reports whether a line of a cell, counted from 1, that assigns a variable gives it no value yet.
+func (t *template) keepsPlace(lines []string, number int, variable string) bool {
+	line := lines[number-1]
+	value, ok := assignedValue(line, variable)
 	switch {
 	case !ok:
 		return false
+	case value == "": // the value begins on the next line with code, unless that is an assignment of its own
+		behind := lines[number : statement(lines, number-1)+1]
+		i := slices.IndexFunc(behind, func(line string) bool { return strings.TrimSpace(uncommented(line)) != "" })
+		return i < 0 || target.MatchString(behind[i])
 	case noValue.MatchString(value), blank.MatchString(value):
 		return true
-	case value == "":
-		// "x <- # your code" waits for the next line; so does a value that begins there.
-		return comment && t.has(line)
 	}
 	return t.has(line) && literal.MatchString(value)
 }
 
 // assignedValue cuts what stands behind "variable <-" or "variable =" on a line, without its comment.
-func assignedValue(line, variable string) (value string, comment, ok bool) {
-	var quote rune
-	for i, c := range line {
-		switch {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'' || c == '`':
-			quote = c
-		case c == '#' && !comment:
-			line, comment = line[:i], true
-		}
-		if comment {
-			break
-		}
-	}
-	rest := strings.TrimSpace(line)
+func assignedValue(line, variable string) (value string, ok bool) {
+	rest := strings.TrimSpace(uncommented(line))
 	for rest != "" {
 		i := strings.Index(rest, variable)
 		if i < 0 {
-			return "", false, false
+			return "", false
 		}
 		before, _ := utf8.DecodeLastRuneInString(rest[:i])
 		rest = strings.TrimLeft(rest[i+len(variable):], "`\"' \t")
@@ -139,9 +216,9 @@ func assignedValue(line, variable string) (value string, comment, ok bool) {
 				for m := target.FindString(v); m != "" && !strings.HasPrefix(v[len(m):], "="); m = target.FindString(v) {
 					v = v[len(m):]
 				}
-				return strings.TrimSpace(v), comment, true
+				return strings.TrimSpace(v), true
 			}
 		}
 	}
-	return "", false, false
+	return "", false
 }

@@ -129,7 +129,7 @@ func TestCompareTables(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := Compare(printed(notebook.R, test.got), printed(notebook.R, solution), nil)
+			f := Compare(printed(notebook.R, test.got), printed(notebook.R, solution), nil, nil)
 			test.want.Key, test.want.Kind, test.want.SolutionCell, test.want.Cell = "result", "table", 1, 1
 			if diff := cmp.Diff([]Comparison{test.want}, f.Comparisons); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
@@ -149,7 +149,7 @@ func TestCompareFormats(t *testing.T) {
 	}
 	for a, solution := range shown {
 		for b, student := range shown {
-			if f := Compare(student, solution, nil); f.Compared != 1 || f.Matched != 1 {
+			if f := Compare(student, solution, nil, nil); f.Compared != 1 || f.Matched != 1 {
 				t.Errorf("%s for the solution's %s: %+v", b, a, f.Comparisons)
 			}
 		}
@@ -191,7 +191,7 @@ func TestCompareValues(t *testing.T) {
 		"words in another order":      {want: `[1] "North" "South"`, got: "['South', 'North']", verdict: Match, note: "equal but for the order of the rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := Compare(printed(notebook.R, test.got), printed(notebook.R, test.want), nil)
+			f := Compare(printed(notebook.R, test.got), printed(notebook.R, test.want), nil, nil)
 			if len(f.Comparisons) != 1 {
 				t.Fatalf("%d comparisons, want 1: %+v", len(f.Comparisons), f.Comparisons)
 			}
@@ -206,7 +206,7 @@ func TestCompareValues(t *testing.T) {
 func TestCompareUsesTheRubricsTolerance(t *testing.T) {
 	for tolerance, want := range map[string]Verdict{"0": Differs, "1/1000": Differs, "1/100": Match} {
 		ratio, _ := new(big.Rat).SetString(tolerance)
-		f := Compare(printed(notebook.R, "[1] 100.55"), printed(notebook.R, "[1] 100.01"), &rubric.Rubric{Rules: rubric.Rules{Tolerance: ratio}})
+		f := Compare(printed(notebook.R, "[1] 100.55"), printed(notebook.R, "[1] 100.01"), nil, &rubric.Rubric{Rules: rubric.Rules{Tolerance: ratio}})
 		if f.Comparisons[0].Verdict != want {
 			t.Errorf("at a tolerance of %s: %s; want %s", tolerance, f.Comparisons[0].Verdict, want)
 		}
@@ -229,7 +229,7 @@ func TestCompareLargeTables(t *testing.T) {
 	const n = 800
 	solution := frameOf(n, func(i int) (int, float64) { return i, 100 + float64(i%50)/10 })
 	turned := func(i int) (int, float64) { i = n - 1 - i; return i, 100 + float64(i%50)/10 }
-	if f := Compare(printed(notebook.R, frameOf(n, turned)), printed(notebook.R, solution), nil); f.Matched != 1 || f.Comparisons[0].Note != "equal but for the order of the rows" {
+	if f := Compare(printed(notebook.R, frameOf(n, turned)), printed(notebook.R, solution), nil, nil); f.Matched != 1 || f.Comparisons[0].Note != "equal but for the order of the rows" {
 		t.Errorf("turned round: %+v", f.Comparisons)
 	}
 	one := func(i int) (int, float64) {
@@ -240,11 +240,11 @@ func TestCompareLargeTables(t *testing.T) {
 		return id, value
 	}
 	want := []Discrepancy{{"row id = 700, column value", "100.000", "7.000"}}
-	if f := Compare(printed(notebook.R, frameOf(n, one)), printed(notebook.R, solution), nil); !slices.Equal(f.Comparisons[0].Differences, want) {
+	if f := Compare(printed(notebook.R, frameOf(n, one)), printed(notebook.R, solution), nil, nil); !slices.Equal(f.Comparisons[0].Differences, want) {
 		t.Errorf("one cell wrong: %+v", f.Comparisons)
 	}
 	all := func(i int) (int, float64) { id, value := turned(i); return id, value + 1 }
-	f := Compare(printed(notebook.R, frameOf(n, all)), printed(notebook.R, solution), nil)
+	f := Compare(printed(notebook.R, frameOf(n, all)), printed(notebook.R, solution), nil, nil)
 	if c := f.Comparisons[0]; c.Verdict != Differs || len(c.Differences) != maxDifferences || c.More == 0 {
 		t.Errorf("all wrong: %s with %d differences and %d more", c.Verdict, len(c.Differences), c.More)
 	}

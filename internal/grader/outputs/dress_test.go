@@ -43,7 +43,7 @@ func TestCompareDress(t *testing.T) {
 			if test.want == long && test.got[0] == ' ' {
 				student.Cells[0].Source = "result = f()\nresult.head()"
 			}
-			c := Compare(student, solution, nil).Comparisons[0]
+			c := Compare(student, solution, nil, nil).Comparisons[0]
 			if c.Verdict != test.verdict || c.Note != test.note {
 				t.Errorf("%s: %s %+v; want %s: %s", c.Verdict, c.Note, c.Differences, test.verdict, test.note)
 			}

@@ -66,13 +66,13 @@ func FuzzCompare(f *testing.F) {
 	f.Add("0", "|0||! \n|\n|00|0")
 	f.Fuzz(func(t *testing.T, got, want string) {
 		student, solution := printed(notebook.R, got), printed(notebook.R, want)
-		for _, c := range Compare(student, solution, nil).Comparisons {
+		for _, c := range Compare(student, solution, nil, nil).Comparisons {
 			if (c.Verdict == Differs) != (len(c.Differences) > 0) || len(c.Differences) > maxDifferences {
 				t.Fatalf("%s with %d differences", c.Verdict, len(c.Differences))
 			}
 		}
 		// What equals the solution byte for byte equals it.
-		f := Compare(solution, solution, nil)
+		f := Compare(solution, solution, nil, nil)
 		if f.Matched != f.Compared {
 			t.Fatalf("the solution differs from itself: %+v", f.Comparisons)
 		}

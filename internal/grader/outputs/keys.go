@@ -217,10 +217,37 @@ const sectionShare = 0.25
 type comparer struct {
 	student, solution *side
 	tolerance         float64
+	given             map[string]bool // lines of the template's code
+}
+
+// linesOf are the lines of a notebook's code, without the white space around them; none of nil.
+func linesOf(nb *notebook.Notebook) map[string]bool {
+	lines := map[string]bool{}
+	if nb == nil {
+		return lines
+	}
+	for _, c := range nb.Cells {
+		if c.Kind == notebook.Code {
+			for line := range strings.SplitSeq(c.Source, "\n") {
+				lines[strings.TrimSpace(line)] = true
+			}
+		}
+	}
+	return lines
+}
+
+// handedOut reports whether all of a cell is the template's.
+func (c *comparer) handedOut(cell *notebook.Cell) bool {
+	for line := range strings.SplitSeq(cell.Source, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !c.given[line] {
+			return false
+		}
+	}
+	return len(c.given) > 0
 }
 
 func (c *comparer) run() []Comparison {
-	exhibits := c.solution.exhibits()
+	exhibits := slices.DeleteFunc(c.solution.exhibits(), func(e *exhibit) bool { return c.handedOut(&c.solution.cells[e.cell]) })
 	named := map[string]bool{}
 	for _, e := range exhibits {
 		named[e.variable] = e.variable != ""

@@ -207,7 +207,7 @@ func TestCompareFindsTheStudentsOutput(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := Compare(notebookOf(notebook.R, test.student...), notebookOf(notebook.R, test.solution...), test.rubric)
+			f := Compare(notebookOf(notebook.R, test.student...), notebookOf(notebook.R, test.solution...), nil, test.rubric)
 			if diff := cmp.Diff(test.want, brief(f)); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
@@ -219,9 +219,20 @@ func TestCompareAcrossLanguages(t *testing.T) {
 	solution := notebookOf(notebook.R, prints("total <- sum(x)\ntotal", "[1] 420"), prints("regions <- f()\nhead(regions)", "  region n\n1  North 3\n2  South 4\n"))
 	student := notebookOf(notebook.Python, prints("total = sum(x)\nprint(total)", "420\n"), prints("regions = f()\nregions.head()", "  region  n\n0  North  3\n1  South  4\n"))
 	for _, pair := range [][2]*notebook.Notebook{{student, solution}, {solution, student}} {
-		f := Compare(pair[0], pair[1], nil)
+		f := Compare(pair[0], pair[1], nil, nil)
 		if f.Compared != 2 || f.Matched != 2 || f.Overlap != 1 {
 			t.Errorf("compared %d, matched %d, overlap %v: %+v", f.Compared, f.Matched, f.Overlap, f.Comparisons)
+		}
+	}
+}
+
+// What the template's own code shows is compared with nobody's.
+func TestCompareLeavesOutTheTemplates(t *testing.T) {
+	template := notebookOf(notebook.R, unrun("shops <- read_csv('shops.csv')\nshops"), unrun("total <- NULL\n"))
+	solution := notebookOf(notebook.R, prints("shops <- read_csv('shops.csv')\nshops", "[1] 3"), prints("total <- sum(shops)\ntotal", "[1] 5"))
+	for of, want := range map[*notebook.Notebook]int{nil: 2, template: 1} {
+		if f := Compare(solution, solution, of, nil); f.Compared != want || f.Matched != want {
+			t.Errorf("compared %d, matched %d; want %d", f.Compared, f.Matched, want)
 		}
 	}
 }
@@ -229,7 +240,7 @@ func TestCompareAcrossLanguages(t *testing.T) {
 func TestCompareCounts(t *testing.T) {
 	solution := notebookOf(notebook.R, prints("total <- 5\ntotal", "[1] 5"), prints("rate <- 7\nrate", "[1] 7"), picture("p <- plot(x)\np"))
 	student := notebookOf(notebook.R, prints("total <- 5\ntotal", "[1] 5"), picture("p <- plot(x)\np"))
-	f := Compare(student, solution, nil)
+	f := Compare(student, solution, nil, nil)
 	if f.Compared != 2 || f.Matched != 1 {
 		t.Errorf("compared %d, matched %d; want 2 and 1, as pictures do not count", f.Compared, f.Matched)
 	}
@@ -249,7 +260,7 @@ func TestOverlap(t *testing.T) {
 		"nothing to go by":         {notebook.R, "print(1)", "y <- 2", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := Compare(notebookOf(test.lang, unrun(test.student)), notebookOf(test.lang, unrun(test.solution)), nil)
+			f := Compare(notebookOf(test.lang, unrun(test.student)), notebookOf(test.lang, unrun(test.solution)), nil, nil)
 			if f.Overlap != test.want {
 				t.Errorf("overlap is %v; want %v", f.Overlap, test.want)
 			}
@@ -261,12 +272,12 @@ func TestOverlap(t *testing.T) {
 func TestCompareIsRepeatable(t *testing.T) {
 	solution := notebookOf(notebook.R, prints("total <- 5\nrate <- 6\nprint(c(total, rate))", "[1] 5 6"), prints("a1 <- 1; b1 <- 2; c1 <- 3", "North South \n 1 2 "))
 	student := notebookOf(notebook.R, prints("rate <- 6\ntotal <- 5\nprint(c(rate, total))", "[1] 6 5"), prints("a1 <- 1; b1 <- 2; c1 <- 3", "North South \n 1 2 "))
-	first, err := json.Marshal(Compare(student, solution, nil))
+	first, err := json.Marshal(Compare(student, solution, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		again, err := json.Marshal(Compare(student, solution, nil))
+		again, err := json.Marshal(Compare(student, solution, nil, nil))
 		if err != nil || !slices.Equal(first, again) {
 			t.Fatalf("%s and then %s (%v)", first, again, err)
 		}

@@ -53,12 +53,12 @@ type Findings struct {
 // pandas' plain text) are equal regardless of the order of rows and columns, of row names and of type lines; columns are matched by name, and further columns of the student's are noted, not
 // held against it. Texts are equal without case, white space and quotes. A picture is a match if the student's cell has one; it does not count.
 //
-// Without a rubric there are no sections, and the tolerance is 1/1000.
-func Compare(student, solution *notebook.Notebook, r *rubric.Rubric) *Findings {
+// What the template's own code shows is nobody's, and not compared. The template may be nil. Without a rubric there are no sections, and the tolerance is 1/1000.
+func Compare(student, solution, template *notebook.Notebook, r *rubric.Rubric) *Findings {
 	if r == nil {
 		r = &rubric.Rubric{}
 	}
-	c := comparer{student: readSide(student, r), solution: readSide(solution, r), tolerance: toleranceOf(r.Rules)}
+	c := comparer{student: readSide(student, r), solution: readSide(solution, r), tolerance: toleranceOf(r.Rules), given: linesOf(template)}
 	f := findings(c.run())
 	f.Overlap = overlap(c.student, c.solution)
 	return f

@@ -99,6 +99,7 @@ type Class struct {
 	Failed       int                `json:"failed"`
 	MaxPoints    float64            `json:"max_points"`
 	Distribution Distribution       `json:"distribution"`
+	SelfCheck    *SelfCheck         `json:"self_check,omitempty"` // of the rubric, by solution and template
 	Missed       []Missed           `json:"missed"`               // most often first, 20 at most
 	Students     []Row              `json:"students"`             // in the order of their ids
 	Metrics      *batchstats.Report `json:"metrics"`              // tokens, seconds, rates per model and together

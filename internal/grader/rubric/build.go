@@ -52,7 +52,7 @@ func (b *builder) rules(n *node) {
 		OutputShare:    b.part(n.get("output_share"), big.NewRat(1, 2)),
 		CapBelow:       b.part(limits.get("output_match_below"), big.NewRat(1, 2)),
 		CapAt:          big.NewRat(60, 1),
-		CapCompletion:  cmp.Or(Completion(limits.get("completion").said()), CompleteOnly),
+		CapCompletion:  cmp.Or(Completion(limits.get("completion").said()), PartialToo),
 		Tolerance:      b.part(n.get("tolerance"), big.NewRat(1, 1000)),
 		CodeModel:      b.model(models.get("code"), "qwen3-coder:30b"),
 		FeedbackModel:  b.model(models.get("feedback"), "gpt-oss:120b"),

@@ -28,6 +28,7 @@ func Read(data []byte) (*Rubric, error) {
 	if err := form.check(root, unknown).err(); err != nil {
 		return nil, err
 	}
+	r.root = root
 	b := builder{Rubric: r, root: root, bad: &problems{}}
 	for _, u := range unknown {
 		r.Unknown = append(r.Unknown, u.node.pointer())

@@ -93,7 +93,7 @@ func TestRead(t *testing.T) {
 // What is left out gets what the documentation promises.
 func TestDefaults(t *testing.T) {
 	r := read(t, `{"assignment_info": {"description": "Join."}, "rubric_elements": {"b": {"max_points": 30, "criteria": "All is right."}, "a": {"max_points": "10", "criteria": []}}}`)
-	compare(t, Rules{rat("0.1"), rat("0.5"), rat("0.5"), rat("60"), CompleteOnly, rat("0.001"), "qwen3-coder:30b", "gpt-oss:120b", 1200, 1500, "Join."}, r.Rules)
+	compare(t, Rules{rat("0.1"), rat("0.5"), rat("0.5"), rat("60"), PartialToo, rat("0.001"), "qwen3-coder:30b", "gpt-oss:120b", 1200, 1500, "Join."}, r.Rules)
 	compare(t, rat("40"), r.Info.TotalPoints)
 	compare(t, []Element{
 		{ID: "b", Weight: rat("0.75"), MaxPoints: rat("30"), Criteria: []Criterion{{"b.1", "All is right.", rat("30"), JudgeCode, rat("0.1")}}},

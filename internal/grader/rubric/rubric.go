@@ -22,6 +22,7 @@ type Rubric struct {
 	SHA256  string   // of the file, in hex
 
 	notes []string
+	root  *node
 }
 
 // Info is assignment_info.
@@ -79,7 +80,7 @@ type Rules struct {
 	OutputShare    *big.Rat   // output_share: part of an element's points that its outputs decide, where there are any to compare; default 1/2
 	CapBelow       *big.Rat   // cap.output_match_below: default 1/2
 	CapAt          *big.Rat   // cap.score_at_most, in percent of total_points: default 60
-	CapCompletion  Completion // cap.completion: default complete
+	CapCompletion  Completion // cap.completion: default partial
 	Tolerance      *big.Rat   // tolerance: relative difference at which two numbers are equal; default 1/1000
 	CodeModel      string     // models.code: default qwen3-coder:30b
 	FeedbackModel  string     // models.feedback: default gpt-oss:120b

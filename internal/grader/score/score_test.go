@@ -97,11 +97,11 @@ func TestCompute(t *testing.T) {
 	}{
 		{"everything is there", everything, compared("join=match"), agreed, want{100, 100, 100, 100, 100, true, ""}},
 		{"nothing is there", nil, nil, agreed, want{0, 0, 0, 0, 0, true, ""}},
-		// 60 × 2.5/4 + 40 × 0, capped at 0 of 4 points complete
-		{"halves count half, and completion is a ceiling", []string{"join.a=found", "join.b=not_run", "join.c=found", "join.d=placeholder", "why.Why?=missing"}, nil, agreed,
-			want{37.5, 37.5, 0, 0, 0, true, "completion 0"}},
-		// 60 × 3/4 + 40 = 85; one of four points is complete
-		{"completion", []string{"join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found"}, nil, agreed, want{85, 85, 25, 25, 25, true, "completion 25"}},
+		// 60 × 2.5/4 + 40 × 0; of the sections' points 3 × 2.5/4 of 4 are done, which limits nothing
+		{"halves count half", []string{"join.a=found", "join.b=not_run", "join.c=found", "join.d=placeholder", "why.Why?=missing"}, nil, agreed,
+			want{37.5, 37.5, 37.5, 37.5, 37.5, true, ""}},
+		// 60 × 3/4 + 40 = 85; 3 × 3/4 + 1 of the four points are done
+		{"completion", []string{"join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found"}, nil, agreed, want{85, 85, 81.25, 81.25, 81.25, true, "completion 81.25"}},
 		// 60 × (½ + ½ × 2/3) + 40: 2 of 3 match, so no cap; the picture does not count
 		{"outputs decide a half", everything, compared("join=match", "join=match", "join=differs", "picture:join=missing"), agreed, want{90, 90, 90, 90, 90, true, ""}},
 		// both elements: 60 × (½ + ½ × 0) + 40 × ½
@@ -109,9 +109,9 @@ func TestCompute(t *testing.T) {
 		// 60 × (½ + ½ × 1/3) + 40 = 80
 		{"few outputs match", everything, compared("join=match", "join=differs", "join=missing"), agreed, want{80, 80, 60, 60, 60, true, "output_match 60"}},
 		{"exactly half the outputs match", everything, compared("join=match", "join=differs"), agreed, want{85, 85, 85, 85, 85, true, ""}},
-		// The second cap limits further; the first one that limits nothing is not listed.
+		// Of two caps the lower one limits; one that limits nothing is not listed.
 		{"both caps", []string{"join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found"}, compared("why=missing", "join=match", "why=missing"), agreed,
-			want{72.5, 72.5, 25, 25, 25, true, "output_match 60, completion 25"}},
+			want{72.5, 72.5, 60, 60, 60, true, "output_match 60"}},
 		// why.1 is worth 40 × ¾ = 30, join.1 and join.2 are 30 each: at most ∓ 3
 		{"models take", everything, nil, Judgements{"code": {"join.1": NotMet, "join.2": Met}, "feedback": {"why.1": Partly}}, want{100, 94, 94, 94, 94, true, ""}},
 		{"models cannot give more than there is", everything, nil, Judgements{"code": {"join.1": Met, "join.2": Met}, "feedback": {"why.1": Met}}, want{100, 100, 100, 100, 100, true, ""}},
@@ -253,7 +253,6 @@ func TestReasons(t *testing.T) {
 		"by the checks and the outputs: 82.5 of 100",
 		"by the models' judgements: −6, to 76.5",
 		"criteria without a judgement that counts: 1, so between 73.5 and 76.5 before any cap",
-		"sections of 1 of 4 points are complete: at most 25, so 25",
 	}
 	if diff := cmp.Diff(want, s.Reasons); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

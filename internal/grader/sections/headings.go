@@ -35,6 +35,33 @@ func headings(nb *notebook.Notebook) []heading {
 	return list
 }
 
+// Heading is one of a notebook's Markdown, written with #.
+type Heading struct {
+	Cell  int // index
+	Level int // number of #
+	Text  string
+}
+
+// Headings lists those of a notebook in order.
+func Headings(nb *notebook.Notebook) (list []Heading) {
+	for i := range nb.Cells {
+		if nb.Cells[i].Kind != notebook.Markdown {
+			continue
+		}
+		open := false
+		for line := range strings.SplitSeq(nb.Cells[i].Source, "\n") {
+			if fence.MatchString(line) {
+				open = !open
+			}
+			if m := atx.FindStringSubmatch(line); m != nil && !open {
+				level := strings.Count(strings.TrimSuffix(strings.TrimSpace(line), m[1]), "#")
+				list = append(list, Heading{i, level, strings.Trim(m[1], "# \t")})
+			}
+		}
+	}
+	return list
+}
+
 var (
 	fence  = regexp.MustCompile("^ {0,3}(```+|~~~+)")
 	atx    = regexp.MustCompile(`^ {0,3}#{1,6}([^#].*)$`)
