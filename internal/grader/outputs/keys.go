@@ -26,7 +26,7 @@ func (s *side) exhibits() []*exhibit {
 	}
 	places := map[string]place{}
 	for i := range s.code {
-		values := telling(s.values(i))
+		values := telling(slices.Clone(s.values(i)))
 		if len(values) == 0 {
 			continue
 		}
@@ -61,11 +61,9 @@ type candidate struct {
 	value value
 	own   bool // it is there for this purpose: if it is not equal, it is wrong, rather than something else
 	bare  bool // its cell shows no variable: it may be there for this purpose even if it is of another kind
+	far   bool // it is in another section: a number must have enough digits to be known there
 	used  bool
 }
-
-// maxCandidates is how many values of the student's are compared with one of the solution's.
-const maxCandidates = 64
 
 // budget is the work that one comparison of notebooks may cost beside what it must, in cells of tables. It is far beyond what honest notebooks need.
 type budget int
@@ -84,11 +82,13 @@ func (b *budget) spend(work int) bool {
 
 // add appends what a cell shows.
 func (s *side) add(list []*candidate, cell int, own, bare bool, b *budget) []*candidate {
-	bytes := 0
-	for _, o := range s.cells[cell].Outputs {
-		bytes += len(o.Text) + len(o.HTML)
+	work := 1
+	if _, known := s.read[cell]; !known {
+		for _, o := range s.cells[cell].Outputs {
+			work += (len(o.Text) + len(o.HTML)) / bytesPerCell
+		}
 	}
-	if len(list) >= maxCandidates || len(s.cells[cell].Outputs) == 0 || !b.spend(bytes/bytesPerCell+1) && len(list) > 0 {
+	if len(s.cells[cell].Outputs) == 0 || !b.spend(work) && len(list) > 0 {
 		return list
 	}
 	for _, v := range s.values(cell) {
@@ -135,10 +135,27 @@ func (s *side) ofSection(id string, named map[string]bool, b *budget) []*candida
 	return list
 }
 
+// byValue lists what the student shows that may be the value of a variable which is assigned nowhere: in the section what is of no other variable of the
+// solution, and elsewhere what is there for another purpose, and counts only if it is equal.
+func (s *side) byValue(id string, named map[string]bool, b *budget) []*candidate {
+	list := s.ofSection(id, named, b)
+	for i := range s.code {
+		if id != "" && s.sections.Of(i) != id && len(s.sections.Cells[id]) > 0 {
+			from := len(list)
+			list = s.add(list, i, false, false, b)
+			for _, c := range list[from:] {
+				c.far = true
+			}
+		}
+	}
+	return list
+}
+
 // matching is the comparison of values of the solution with candidates.
 type matching struct {
 	tolerance  float64
 	least      float64 // share that must agree for a value that is not equal to count as one gone wrong; numbers agree or not
+	byValue    bool    // the candidates have other names: a number that is not equal went wrong only if it is the only one
 	candidates []*candidate
 	budget     *budget
 }
@@ -162,12 +179,16 @@ func (m *matching) match(want []value) []result {
 				break
 			}
 			r := result{c, compare(w, c.value, m.tolerance)}
+			if n, single := w.single(); c.far && single && n.num.digits < tellDigits {
+				continue
+			}
 			if r.outcome.equal {
 				results[i] = r
 				c.used = true
 				break
 			}
-			if c.own {
+			_, number := c.value.single()
+			if c.own && (!m.byValue || number || w.kind != numberKind) {
 				tried[i] = append(tried[i], r)
 			}
 		}
@@ -176,6 +197,9 @@ func (m *matching) match(want []value) []result {
 		if results[i].candidate == nil {
 			results[i] = m.closest(w, tried[i])
 		}
+	}
+	if m.byValue {
+		return results
 	}
 	for i, w := range want {
 		if results[i].candidate == nil {
@@ -188,6 +212,9 @@ func (m *matching) match(want []value) []result {
 // closest chooses among candidates that are not equal to a value.
 func (m *matching) closest(want value, tried []result) result {
 	var best result
+	if m.byValue && want.kind == numberKind && len(tried) != 1 {
+		return best
+	}
 	for _, r := range tried {
 		if !r.candidate.used && (want.kind == numberKind || r.outcome.share >= m.least) && (best.candidate == nil || r.outcome.share > best.outcome.share) {
 			best = r
@@ -247,7 +274,10 @@ func (c *comparer) handedOut(cell *notebook.Cell) bool {
 }
 
 func (c *comparer) run() []Comparison {
-	exhibits := slices.DeleteFunc(c.solution.exhibits(), func(e *exhibit) bool { return c.handedOut(&c.solution.cells[e.cell]) })
+	seeded := c.solution.seeded()
+	exhibits := slices.DeleteFunc(c.solution.exhibits(), func(e *exhibit) bool {
+		return c.handedOut(&c.solution.cells[e.cell]) || c.solution.unstable(e.cell, seeded)
+	})
 	named := map[string]bool{}
 	for _, e := range exhibits {
 		named[e.variable] = e.variable != ""
@@ -260,8 +290,7 @@ func (c *comparer) run() []Comparison {
 		m := rest[e.section]
 		switch {
 		case e.variable != "":
-			beside := c.solution.variables(e.cell, c.solution.facts[e.cell].Shown)
-			m = &matching{tolerance: c.tolerance, candidates: c.student.ofVariable(e.variable, beside, left), budget: left}
+			m = c.ofVariable(e, named, left)
 		case m == nil:
 			m = &matching{tolerance: c.tolerance, least: sectionShare, candidates: c.student.ofSection(e.section, named, left), budget: left}
 			rest[e.section] = m
@@ -282,11 +311,36 @@ func (c *comparer) run() []Comparison {
 				v.Note, v.Cell = c.student.why(e, e.values[i].kind)
 			} else {
 				c.fill(&v, r)
+				if m.byValue {
+					v.Note = strings.TrimPrefix(v.Note+"; by its value, since "+e.variable+" is never assigned", "; ")
+				}
 			}
 			list = append(list, v)
 		}
 	}
 	return list
+}
+
+// ofVariable finds what may stand for an exhibit of a variable: by its name, or by its value if the student has it under another one.
+func (c *comparer) ofVariable(e *exhibit, named map[string]bool, left *budget) *matching {
+	m := &matching{tolerance: c.tolerance, budget: left}
+	if !c.student.has(e.variable) {
+		m.byValue, m.least = true, sectionShare
+		m.candidates = c.student.byValue(e.section, named, left)
+		return m
+	}
+	m.candidates = c.student.ofVariable(e.variable, c.solution.variables(e.cell, c.solution.facts[e.cell].Shown), left)
+	return m
+}
+
+// has reports whether a variable is assigned or shown anywhere.
+func (s *side) has(name string) bool {
+	for i := range s.code {
+		if s.facts[i].Assigned[name] != nil || s.facts[i].Shown[name] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // fill writes what comparing came to.

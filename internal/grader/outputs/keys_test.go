@@ -2,7 +2,9 @@ package outputs
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +23,22 @@ func unrun(source string) notebook.Cell { return notebook.Cell{Kind: notebook.Co
 
 func heading(text string) notebook.Cell {
 	return notebook.Cell{Kind: notebook.Markdown, Source: "## " + text}
+}
+
+// many are cells of one section that show so many values of no variable.
+func many(n int) (list []notebook.Cell) {
+	for i := range n {
+		list = append(list, prints("f("+strconv.Itoa(i)+")", "[1] "+strconv.Itoa(1000+i)))
+	}
+	return list
+}
+
+// matches are the lines of as many that match in their own cells.
+func matches(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("output #%d match in %c", i+1, rune('1'+i)))
+	}
+	return list
 }
 
 // picture is a cell that was run and drew something.
@@ -104,8 +122,39 @@ func TestCompareFindsTheStudentsOutput(t *testing.T) {
 		},
 		"a variable that is never assigned": {
 			solution: cells{prints("total <- 5\ntotal", "[1] 5")},
-			student:  cells{prints("# total <- 5\nprint(\"total\")", "[1] 5")},
+			student:  cells{prints("# total <- 5\nprint(\"total\")", "[1] 6"), prints("x <- 1\nx", "[1] 7")},
 			want:     []string{"total missing: total is never assigned"},
+		},
+		"a variable under another name": {
+			solution: cells{prints("total <- 5\ntotal", "[1] 5"), prints("mean_price <- 7\nmean_price", "[1] 7.25")},
+			student:  cells{prints("summe <- 5\nsumme", "[1] 5"), prints("mean_price <- 7\nmean_price", "[1] 7.25")},
+			want:     []string{"total match in 1: by its value, since total is never assigned", "mean_price match in 2"},
+		},
+		"a wrong number under another name": {
+			solution: cells{prints("total <- 5\ntotal", "[1] 5")},
+			student:  cells{prints("summe <- 6\nsumme", "[1] 6")},
+			want:     []string{"total differs in 1: by its value, since total is never assigned"},
+		},
+		"a value in another section, told by its digits": {
+			solution: cells{heading("Import"), prints("rate <- 3.14159\nrate", "[1] 3.14159"), prints("n <- 5\nn", "[1] 5"), heading("Join")},
+			student:  cells{heading("Import"), heading("Join"), prints("x <- 3.14159\nx", "[1] 3.14159"), prints("y <- 5\ny", "[1] 5")},
+			rubric:   sections,
+			want:     []string{"rate match in 3: by its value, since rate is never assigned", "n missing: n is never assigned"},
+		},
+		"more values than anybody has": {
+			solution: many(100),
+			student:  many(100),
+			want:     matches(100),
+		},
+		"what depends on the day, on the machine and on chance": {
+			solution: cells{prints("heute <- Sys.Date()\nheute", "[1] \"2026-11-23\""), prints("x <- rnorm(1)\nx", "[1] 0.31"), prints("p <- getwd()\np", "[1] \"/home/me\""), prints("f <- dir()\nf", "[1] \"/home/me/a.csv\""), prints("n <- 5\nn", "[1] 5")},
+			student:  cells{prints("n <- 5\nn", "[1] 5")},
+			want:     []string{"n match in 1"},
+		},
+		"chance that is seeded": {
+			solution: cells{prints("set.seed(1)\nx <- rnorm(1)\nx", "[1] 0.31")},
+			student:  cells{prints("x <- rnorm(1)\nx", "[1] 0.87")},
+			want:     []string{"x differs in 1"},
 		},
 		"a cell that was never run": {
 			solution: cells{prints("total <- 5\ntotal", "[1] 5")},

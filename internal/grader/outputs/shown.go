@@ -17,10 +17,11 @@ type side struct {
 	cells    []notebook.Cell
 	facts    []*code.Facts // by cell, nil for one that holds no code
 	sections *sections.Map
+	read     map[int][]value // what cells show, once it was read
 }
 
 func readSide(nb *notebook.Notebook, r *rubric.Rubric) *side {
-	s := &side{cells: nb.Cells, facts: make([]*code.Facts, len(nb.Cells)), sections: sections.Locate(nb, r)}
+	s := &side{cells: nb.Cells, facts: make([]*code.Facts, len(nb.Cells)), sections: sections.Locate(nb, r), read: map[int][]value{}}
 	for i, c := range nb.Cells {
 		if c.Kind == notebook.Code {
 			s.facts[i] = code.Analyse(nb.Language, c.Source)
@@ -76,8 +77,18 @@ const (
 	maxCellValues = 32
 )
 
-// values reads what a cell shows. Errors and what is printed to stderr show nothing.
+// values are what a cell shows, which is read once.
 func (s *side) values(cell int) []value {
+	values, known := s.read[cell]
+	if !known {
+		values = s.readValues(cell)
+		s.read[cell] = values
+	}
+	return values
+}
+
+// readValues reads what a cell shows. Errors and what is printed to stderr show nothing.
+func (s *side) readValues(cell int) []value {
 	c := &s.cells[cell]
 	var values []value
 	left := maxCellBytes
