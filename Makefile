@@ -107,6 +107,10 @@ bench-plans: ## every plan, two whole machines and the lower bound, on each flee
 bench-real-plans: engines ## plans and two whole engines, on two real llama-servers and two real Ollamas, three loads, and whether texts are the engine's own: 25 minutes, on an idle machine (PLANS="--rounds 3": more often)
 	go run ./test/planbench real $(PLANS)
 
+.PHONY: self-match
+self-match: ## compare 500 notebooks that Debian packages ship each with itself, as a student's with the solution (on Debian; NOTEBOOKS="DIR": your own)
+	go run ./test/selfmatch $(or $(NOTEBOOKS),$$(scripts/notebooks.sh))
+
 .PHONY: faults
 faults: engines ## kill, freeze, cut off and starve every part under load, and judge what became of each job: 10 minutes, on an idle machine (FAULTS="--seed 2 --share 0.1": another, shorter one)
 	go run ./test/faults $(FAULTS)
