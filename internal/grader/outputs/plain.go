@@ -44,7 +44,7 @@ func readBlock(lines []string) (value, int) {
 	if strings.TrimSpace(lines[0]) == "" {
 		return value{}, 0
 	}
-	for _, read := range []func([]string) (value, int){readTibble, readPipes, readVector, readNamed, readFrame, readLiteral, readAligned} {
+	for _, read := range []func([]string) (value, int){readStructure, readTibble, readPipes, readVector, readNamed, readFrame, readLiteral, readAligned} {
 		if v, n := read(lines); n > 0 {
 			return v, n
 		}
