@@ -68,6 +68,9 @@ func lacks(a *Assignment, layer1 *check.Findings, layer2 *outputs.Findings) (lis
 			list = append(list, a.cause(s.ID, "", "", fmt.Sprintf("section %q asks for nothing by name, and is not complete in the solution", s.Name), s.Note))
 		}
 	}
+	if len(layer1.Items)+len(layer1.Sections)+layer2.Compared == 0 {
+		list = append(list, a.cause("", "", "", "the rubric names nothing to check, and the solution shows nothing to compare", "name sections, with variables, functions, columns or questions (submitter rubric init writes a first list)"))
+	}
 	for _, c := range layer2.Comparisons {
 		if c.Verdict != outputs.Match {
 			list = append(list, report.Cause{What: fmt.Sprintf("the solution's own output %s (cell %d) is not found in it again", c.Key, c.SolutionCell), Note: c.Note})

@@ -203,6 +203,9 @@ func (g *Grading) oddities(s *submission, nb *notebook.Notebook) []string {
 	case s.layer1.CodeCells > 0 && s.layer1.RunCells == 0:
 		list = append(list, "the notebook was never run: it has no outputs to compare")
 	}
+	if len(s.layer1.Items)+len(s.layer1.Sections)+s.layer2.Compared == 0 {
+		list = append(list, "the rubric names nothing to check, and the solution shows nothing to compare: a person gives the points")
+	}
 	if nb.Language == notebook.Other {
 		list = append(list, fmt.Sprintf("the notebook's language is %q; only R and Python are read, so its code was taken for text", nb.Kernel))
 	}

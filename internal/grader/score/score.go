@@ -50,7 +50,7 @@ type Element struct {
 	Low        float64     `json:"low"`
 	High       float64     `json:"high"`
 	Max        float64     `json:"max"`
-	Systematic float64     `json:"systematic"` // share of layer 1, 0 to 1, 4 decimals
+	Systematic float64     `json:"systematic"` // share of layer 1, 0 to 1, 4 decimals; -1 if it says nothing
 	Outputs    float64     `json:"outputs"`    // share of layer 2, 0 to 1, 4 decimals; -1 if there is nothing to compare
 	Reasons    []string    `json:"reasons"`    // every point that is given or not, and why
 	Criteria   []Criterion `json:"criteria"`
@@ -178,25 +178,39 @@ func (c *computer) element(e *rubric.Element) (Element, *big.Rat, span) {
 	out := Element{ID: e.ID, Max: asPoints(worth), Outputs: -1, Reasons: []string{}, Criteria: []Criterion{}}
 	sections := c.sections(e)
 	matched, compared := c.compared(sections)
-	byChecks, byOutputs := worth, new(big.Rat)
+	byOutputs := new(big.Rat) // share
 	if compared > 0 {
-		byOutputs = times(worth, c.rubric.Rules.OutputShare)
-		byChecks = minus(worth, byOutputs)
+		byOutputs = c.rubric.Rules.OutputShare
+		if len(sections) == 0 && c.nothing() {
+			byOutputs = one()
+		}
 	}
+	byChecks := minus(one(), byOutputs)
 
-	systematic := c.systematic(sections, byChecks, &out)
-	base := times(byChecks, systematic)
-	share := systematic
-	if compared > 0 {
-		o, q := ratio(matched, compared), c.rubric.Rules.OutputShare
-		base.Add(base, times(byOutputs, o))
-		share = plus(times(minus(one(), q), systematic), times(q, o))
-		out.Outputs = asShare(o)
-		out.say("outputs: %d of %d match: %s of %s", matched, compared, show(times(byOutputs, o)), show(byOutputs))
-	}
-	out.Systematic, out.Base = asShare(systematic), asPoints(base)
-
+	share, base := new(big.Rat), new(big.Rat)
 	sum := at(base)
+	switch systematic := c.systematic(sections, times(worth, byChecks), &out); {
+	case systematic != nil:
+		share = times(byChecks, systematic)
+		out.Systematic = asShare(systematic)
+	case compared == 0: // a person decides
+		share, out.Systematic = half(), -1
+		sum.high = new(big.Rat).Set(worth)
+	default:
+		out.Systematic = -1
+	}
+	if compared > 0 {
+		o := ratio(matched, compared)
+		share.Add(share, times(byOutputs, o))
+		out.Outputs = asShare(o)
+		out.say("outputs: %d of %d match: %s of %s", matched, compared, show(times(worth, times(byOutputs, o))), show(times(worth, byOutputs)))
+	}
+	if sum.high.Sign() == 0 {
+		base = times(worth, share)
+		sum = at(base)
+	}
+	out.Base = asPoints(base)
+
 	for i := range e.Criteria {
 		sum.add(c.criterion(e, &e.Criteria[i], worth, share, &out))
 	}
@@ -264,18 +278,27 @@ func (c *computer) systematic(sections []*rubric.Section, worth *big.Rat, out *E
 	return share
 }
 
-// unsectioned is the share of layer 1 by a rubric without sections.
+// unsectioned is the share of layer 1 by a rubric without sections; nil if it says nothing.
 func (c *computer) unsectioned(worth *big.Rat, out *Element) *big.Rat {
+	if c.nothing() {
+		if worth.Sign() > 0 {
+			out.say("nothing to check: the rubric names neither sections nor variables, so a person decides from 0 to %s", show(worth))
+		}
+		return nil
+	}
 	share, what := c.items("")
 	name := "required variables"
 	if share == nil {
 		share, name, what = new(big.Rat), "nothing to check", "the rubric names neither sections nor variables, and the notebook is empty"
-		if !c.layer1.Empty {
-			share, what = one(), "the rubric names neither sections nor variables, so every notebook that is not empty has all points of the checks"
-		}
 	}
 	out.say("%s: %s: %s of %s", name, what, show(times(worth, share)), show(worth))
 	return share
+}
+
+// nothing reports whether a rubric without sections asks for nothing of a notebook that is not empty.
+func (c *computer) nothing() bool {
+	share, _ := c.items("")
+	return share == nil && !c.layer1.Empty
 }
 
 // section is the share of one section, with its reason.

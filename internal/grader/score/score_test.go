@@ -201,7 +201,7 @@ func TestSystematicShare(t *testing.T) {
 		want         float64
 		reason       string
 	}{
-		{"nothing to check", "", &check.Findings{}, 1, "nothing to check: the rubric names neither sections nor variables, so every notebook that is not empty has all points of the checks: 10 of 10"},
+		{"nothing to check", "", &check.Findings{}, -1, "nothing to check: the rubric names neither sections nor variables, so a person decides from 0 to 10"},
 		{"nothing to check in an empty notebook", "", &check.Findings{Empty: true}, 0, "nothing to check: the rubric names neither sections nor variables, and the notebook is empty: 0 of 10"},
 		{"variables without sections", "", &check.Findings{Items: []check.Item{{Name: "x", Status: check.Found}, {Kind: "variable", Name: "y", Status: check.Missing}}}, 0.5, "required variables: 1 of 2 things found (variable y missing): 5 of 10"},
 		{"a section that asks for nothing", `, "autograder_checks": {"sections": {"s": {}, "t": {"points": 3}}}`, &check.Findings{Sections: []check.Section{{ID: "s", Completeness: check.Complete}, {ID: "t", Completeness: check.Partial}}}, 0.25, "s: asks for nothing by name and is complete: 2.5 of 2.5\nt: asks for nothing by name and is not complete: 0 of 7.5"},
@@ -217,6 +217,19 @@ func TestSystematicShare(t *testing.T) {
 				t.Errorf("share %v, want %v\n%s\nwant\n%s", e.Systematic, tt.want, reason, tt.reason)
 			}
 		})
+	}
+}
+
+// A rubric that checks nothing gives no points for a line of anything: a person decides, or the outputs alone where there are any.
+func TestNothingToCheck(t *testing.T) {
+	r := read(t, `{"rubric_elements": {"e": {"max_points": 10, "criteria": ["It is good."]}}}`)
+	s := Compute(r, &check.Findings{}, nil, nil)
+	if s.Certain || s.Points != 0 || s.Low != 0 || s.High != 10 {
+		t.Errorf("points %v, from %v to %v; want 0 to 10", s.Points, s.Low, s.High)
+	}
+	s = Compute(r, &check.Findings{}, compared("=match", "=match", "=match", "=differs"), Judgements{rubric.JudgeCode: {"e.1": Unclear}})
+	if !s.Certain || s.Points != 7.5 {
+		t.Errorf("with 3 of 4 outputs %v, certain %t; want 7.5", s.Points, s.Certain)
 	}
 }
 
@@ -331,7 +344,7 @@ func inRange(t *testing.T, s *Score) {
 	var base, adjusted float64
 	for _, e := range s.Elements {
 		base, adjusted = base+e.Base, adjusted+e.Points
-		if e.Low < 0 || e.Low > e.Points || e.Points > e.High || e.High > e.Max || e.Systematic < 0 || e.Systematic > 1 || e.Outputs > 1 || len(e.Reasons) == 0 {
+		if e.Low < 0 || e.Low > e.Points || e.Points > e.High || e.High > e.Max || e.Systematic < 0 && e.Systematic != -1 || e.Systematic > 1 || e.Outputs > 1 || len(e.Reasons) == 0 {
 			t.Errorf("element %+v", e)
 		}
 		change := e.Base
