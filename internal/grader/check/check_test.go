@@ -128,6 +128,7 @@ func TestCode(t *testing.T) {
 
 		{"the other pipe", r, "function", "%>%", "", []string{"# Join", ">a |> head()"}, check.Found, 2, ""},
 		{"the other spelling", r, "function", "dplyr::summarise", "", []string{"# Join", ">summarize(a)"}, check.Found, 2, ""},
+		{"the other package's reader", r, "function", "read_csv", "", []string{"# Join", ">read.csv('a.csv')"}, check.Found, 2, ""},
 		{"an alias of another language", python, "function", "summarise", "", []string{"# Join", ">summarize(a)"}, check.Missing, 0, ""},
 		{"called", r, "function", "left_join|merge", "", []string{"# Join", ">dplyr::left_join(a, b)"}, check.Found, 2, ""},
 		{"called with its package", r, "function", "dplyr::left_join", "", []string{"# Join", ">left_join(a, b)"}, check.Found, 2, ""},

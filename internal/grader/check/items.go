@@ -58,7 +58,11 @@ func (c *checker) item(kind, name, section string) Item {
 	names := alternatives(name)
 	if kind == function {
 		for _, n := range names {
-			names = append(names, aliases[c.nb.Language][c.unqualified(n)]...)
+			for _, same := range aliases[c.nb.Language] {
+				if slices.Contains(same, c.unqualified(n)) {
+					names = append(names, same...)
+				}
+			}
 		}
 	}
 	own := c.look(kind, names, inside)
@@ -80,12 +84,13 @@ func (c *checker) item(kind, name, section string) Item {
 	return item
 }
 
-// aliases are functions that are one and the same under another name, so that it is nobody's fault to use the other.
-var aliases = map[notebook.Language]map[string][]string{
-	notebook.R: {"summarise": {"summarize"}, "summarize": {"summarise"}, "%>%": {"|>"}, "|>": {"%>%"}},
-	notebook.Python: {
-		"agg": {"aggregate"}, "aggregate": {"agg"}, "isna": {"isnull"}, "isnull": {"isna"}, "notna": {"notnull"}, "notnull": {"notna"},
+// aliases are functions that do the same under different names, so that it is nobody's fault to use another one.
+var aliases = map[notebook.Language][][]string{
+	notebook.R: {
+		{"summarise", "summarize"}, {"%>%", "|>"}, {"read_csv", "read.csv", "fread"}, {"read_csv2", "read.csv2"}, {"read_tsv", "read.delim"},
+		{"write_csv", "write.csv", "fwrite"}, {"bind_rows", "rbind"}, {"bind_cols", "cbind"}, {"n_distinct", "uniqueN"},
 	},
+	notebook.Python: {{"agg", "aggregate"}, {"isna", "isnull"}, {"notna", "notnull"}, {"product", "prod"}},
 }
 
 // alternatives cuts "left_join|merge" in two; R's pipe |> stays whole.
