@@ -5,17 +5,25 @@ import (
 	"strings"
 )
 
-// language returns what the notebook's metadata say of its language. Notebooks that were converted from something else often have no metadata;
-// then, and only then, the language is guessed by lines that are at home in one of the two alone.
+// language returns what the notebook's metadata say of its language. Notebooks that were converted from something else often have none, or those of another
+// one: lines that are at home in one of the two alone say more, if there are some of them and none of the other.
 func (r *reader) language(metadata value) (Language, string) {
 	spec := metadata.member("kernelspec")
 	for _, v := range []value{metadata.member("language_info").member("name"), spec.member("language"), spec.member("name")} {
 		if name := r.label(v); name != "" {
-			return languageOf(name), name
+			language := languageOf(name)
+			if code, signs := guess(r.nb.Cells); language != Other && code != Other && signs >= enoughSigns {
+				language = code
+			}
+			return language, name
 		}
 	}
-	return guess(r.nb.Cells), ""
+	language, _ := guess(r.nb.Cells)
+	return language, ""
 }
+
+// enoughSigns is how many lines must speak against what a notebook says of itself.
+const enoughSigns = 3
 
 // languageOf knows the names of languages and those of kernels: ir, python3, conda-env-class-r.
 func languageOf(name string) Language {
@@ -34,20 +42,20 @@ var (
 	signOfPython = regexp.MustCompile(`(?m)^(?:import [a-z_]|from [a-z_.]+ import |def [a-z_A-Z0-9]+\(.*:)`)
 )
 
-// guess returns the one language that the code has a sign of.
-func guess(cells []Cell) Language {
-	r, python := false, false
+// guess returns the one language that the code has signs of, and how many. A cell with a magic is in a language of its own.
+func guess(cells []Cell) (language Language, signs int) {
+	r, python := 0, 0
 	for _, c := range cells {
-		if c.Kind == Code {
-			r = r || signOfR.MatchString(c.Source)
-			python = python || signOfPython.MatchString(c.Source)
+		if c.Kind == Code && !strings.HasPrefix(strings.TrimSpace(c.Source), "%%") {
+			r += len(signOfR.FindAllString(c.Source, enoughSigns))
+			python += len(signOfPython.FindAllString(c.Source, enoughSigns))
 		}
 	}
 	switch {
-	case r && !python:
-		return R
-	case python && !r:
-		return Python
+	case r > 0 && python == 0:
+		return R, r
+	case python > 0 && r == 0:
+		return Python, python
 	}
-	return Other
+	return Other, 0
 }
