@@ -18,8 +18,11 @@ func (r *reader) language(metadata value) (Language, string) {
 			return language, name
 		}
 	}
-	language, _ := guess(r.nb.Cells)
-	return language, ""
+	language, signs := guess(r.nb.Cells)
+	if signs == 0 {
+		language = languageOf(r.spoken)
+	}
+	return language, r.spoken
 }
 
 // enoughSigns is how many lines must speak against what a notebook says of itself.

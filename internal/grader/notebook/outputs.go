@@ -1,6 +1,7 @@
 package notebook
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -41,7 +42,7 @@ func (r *reader) readOutputs(outputs value) []Output {
 			switch key {
 			case "output_type":
 				kind = m
-			case "name":
+			case "name", "stream": // the second as nbformat 3 has it
 				name = m
 			case "text":
 				text = m
@@ -68,11 +69,14 @@ func (r *reader) readOutputs(outputs value) []Output {
 		}
 		flush()
 		switch kind.text() {
-		case "execute_result", "display_data", "update_display_data":
+		case "execute_result", "display_data", "update_display_data", "pyout":
+			if data == nil { // nbformat 3 has the forms beside the kind
+				data = v
+			}
 			if o, ok := r.readBundle(data); ok {
 				add(o)
 			}
-		case string(Error):
+		case string(Error), "pyerr":
 			add(r.readError(ename, evalue, traceback))
 		default:
 			r.nb.Dropped.Other++
@@ -95,6 +99,11 @@ func (r *reader) readError(ename, evalue, traceback value) Output {
 	return o
 }
 
+// oldTypes are the names that nbformat 3 has for types.
+var oldTypes = map[string]string{
+	"text": "text/plain", "html": "text/html", "latex": "text/latex", "png": "image/png", "jpeg": "image/jpeg", "svg": "image/svg+xml", "javascript": "application/javascript",
+}
+
 // plainTypes hold a value as text, the best first. R writes tables as markdown and LaTeX, too.
 var plainTypes = []string{"text/plain", "text/markdown", "text/latex"}
 
@@ -105,6 +114,7 @@ func (r *reader) readBundle(data value) (Output, bool) {
 	plain := make([]value, len(plainTypes))
 	script := false
 	for mime, m := range data.members() {
+		mime = cmp.Or(oldTypes[mime], mime)
 		switch i := slices.Index(plainTypes, mime); {
 		case i >= 0:
 			plain[i] = m
@@ -145,6 +155,7 @@ func (r *reader) readBundle(data value) (Output, bool) {
 // dropBundle counts the picture of a bundle: one, in however many forms.
 func (r *reader) dropBundle(bundle value) (pictures int) {
 	for mime, m := range bundle.members() {
+		mime = cmp.Or(oldTypes[mime], mime)
 		if strings.HasPrefix(mime, "image/") || mime == "application/pdf" {
 			pictures = 1
 			r.nb.Dropped.ImageBytes += len(m)

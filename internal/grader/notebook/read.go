@@ -9,7 +9,7 @@ import (
 	"tandem/jobs"
 )
 
-// Read reads a notebook. Errors are of code [jobs.CodeInvalid] and say what the file is instead (a web page, nbformat 3, not
+// Read reads a notebook of nbformat 4, or of 2 or 3, which have their cells in worksheets. Errors are of code [jobs.CodeInvalid] and say what the file is instead (a web page, not
 // UTF-8, cells missing, larger than allowed) and what to do about it; they never quote the text of the file.
 func Read(data []byte, limits Limits) (*Notebook, error) {
 	limits = limits.orDefault()
@@ -38,8 +38,15 @@ func Read(data []byte, limits Limits) (*Notebook, error) {
 	if err := checkFormat(format, cells, worksheets); err != nil {
 		return nil, err
 	}
-	r := &reader{limits: limits, nb: &Notebook{Format: "4." + strconv.Itoa(max(minor.whole(), 0))}}
-	if err := r.readCells(cells); err != nil {
+	r := &reader{limits: limits, nb: &Notebook{Format: strconv.Itoa(format.whole()) + "." + strconv.Itoa(max(minor.whole(), 0))}}
+	lists := []value{cells}
+	if format.whole() < 4 {
+		lists = lists[:0]
+		for sheet := range worksheets.elements() {
+			lists = append(lists, sheet.member("cells"))
+		}
+	}
+	if err := r.readCells(lists); err != nil {
 		return nil, err
 	}
 	r.nb.Language, r.nb.Kernel = r.language(metadata)
@@ -62,8 +69,10 @@ func (l Limits) orDefault() Limits {
 func checkFormat(format, cells, worksheets value) error {
 	version := format.whole()
 	switch {
+	case (version == 2 || version == 3) && worksheets.kind() == '[':
+		return nil
 	case version >= 1 && version < 4, format == nil && worksheets != nil:
-		return jobs.Errorf(jobs.CodeInvalid, "the notebook is of nbformat %d, with its cells in worksheets; nbformat 4 is read: convert it with: jupyter nbconvert --to notebook --nbformat 4 FILE", cmp.Or(max(version, 0), 3))
+		return jobs.Errorf(jobs.CodeInvalid, "the notebook is of nbformat %d, and its cells cannot be found: convert it with: jupyter nbconvert --to notebook --nbformat 4 FILE", max(version, 0))
 	case version > 4:
 		return jobs.Errorf(jobs.CodeInvalid, "the notebook is of nbformat %d; nbformat 4 is read: save it as that from the Jupyter that wrote it", version)
 	case format == nil:
@@ -83,38 +92,47 @@ type reader struct {
 	limits Limits
 	nb     *Notebook
 	buf    []byte // one text at a time
+	spoken string // the language that cells name, as those of nbformat 3 do
 }
 
-func (r *reader) readCells(cells value) error {
+func (r *reader) readCells(lists []value) error {
 	n := 0
-	for range cells.elements() {
-		n++
+	for _, cells := range lists {
+		for range cells.elements() {
+			n++
+		}
 	}
 	if n > r.limits.Cells {
 		return jobs.Errorf(jobs.CodeInvalid, "the notebook has %s cells; %s are allowed: split it, or delete the cells that hold nothing", units.Count(n), units.Count(r.limits.Cells))
 	}
 	r.nb.Cells = make([]Cell, 0, n)
-	for v := range cells.elements() {
-		if v.kind() != '{' {
-			return jobs.Errorf(jobs.CodeInvalid, "cell %d of the notebook is not an object; open the notebook in Jupyter and save it again", len(r.nb.Cells)+1)
+	for _, cells := range lists {
+		for v := range cells.elements() {
+			if v.kind() != '{' {
+				return jobs.Errorf(jobs.CodeInvalid, "cell %d of the notebook is not an object; open the notebook in Jupyter and save it again", len(r.nb.Cells)+1)
+			}
+			c := r.readCell(v)
+			c.Number = len(r.nb.Cells) + 1
+			r.nb.Cells = append(r.nb.Cells, c)
 		}
-		c := r.readCell(v)
-		c.Number = len(r.nb.Cells) + 1
-		r.nb.Cells = append(r.nb.Cells, c)
 	}
 	return nil
 }
 
 func (r *reader) readCell(v value) Cell {
-	var kind, source, count, outputs, attachments, metadata value
+	var kind, source, count, outputs, attachments, metadata, level, language value
 	for key, m := range v.members() {
 		switch key {
 		case "cell_type":
 			kind = m
-		case "source":
+		case "source", "input": // the second as nbformat 3 has it, like the next ones
 			source = m
-		case "execution_count":
+		case "execution_count", "prompt_number":
 			count = m
+		case "level":
+			level = m
+		case "language":
+			language = m
 		case "outputs":
 			outputs = m
 		case "attachments":
@@ -123,19 +141,25 @@ func (r *reader) readCell(v value) Cell {
 			metadata = m
 		}
 	}
+	heading := ""
 	c := Cell{Kind: Raw, GradeID: r.label(metadata.member("nbgrader").member("grade_id"))}
 	switch kind.text() {
 	case "code":
 		c.Kind = Code
+		if r.spoken == "" {
+			r.spoken = r.label(language)
+		}
 		c.Count = max(count.whole(), 0)
 		c.Outputs = r.readOutputs(outputs)
 	case "markdown":
 		c.Kind = Markdown
+	case "heading":
+		c.Kind, heading = Markdown, strings.Repeat("#", min(max(level.whole(), 1), 6))+" "
 	}
 	for _, bundle := range attachments.members() {
 		r.dropBundle(bundle)
 	}
-	r.buf = clean(source.appendText(r.buf[:0], ""), false)
+	r.buf = clean(source.appendText(append(r.buf[:0], heading...), ""), false)
 	if c.Kind == Markdown {
 		r.withoutPictures()
 	}

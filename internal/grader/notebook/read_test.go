@@ -174,6 +174,30 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
+// What was saved ten years ago is read like what is saved today.
+func TestOldFormats(t *testing.T) {
+	for _, version := range []string{"2", "3"} {
+		nb := read(t, `{"nbformat": `+version+`, "nbformat_minor": 0, "metadata": {"name": "a"}, "worksheets": [{"cells": [
+			{"cell_type": "heading", "level": 2, "source": ["Join"]},
+			{"cell_type": "code", "language": "python", "input": ["x = 1\n", "x"], "prompt_number": 7, "outputs": [
+				{"output_type": "stream", "stream": "stderr", "text": ["careful"]},
+				{"output_type": "pyout", "prompt_number": 7, "text": ["1"], "html": ["<b>1</b>"]},
+				{"output_type": "display_data", "png": "aGFsbG8=", "text": ["<Figure>"]},
+				{"output_type": "pyerr", "ename": "KeyError", "evalue": "'x'", "traceback": []}]}]},
+			{"cells": [{"cell_type": "markdown", "source": "The end."}]}]}`, Limits{})
+		want := []Cell{
+			{Number: 1, Kind: Markdown, Source: "## Join"},
+			{Number: 2, Kind: Code, Source: "x = 1\nx", Count: 7, Outputs: []Output{
+				{Kind: Stream, Stream: "stderr", Text: "careful"}, {Kind: Value, Text: "1", HTML: "<b>1</b>"}, {Kind: Value, Text: "<Figure>", Images: 1},
+				{Kind: Error, ErrorName: "KeyError", ErrorValue: "'x'", Text: "KeyError: 'x'"}}},
+			{Number: 3, Kind: Markdown, Source: "The end."},
+		}
+		if diff := cmp.Diff(want, nb.Cells); diff != "" || nb.Language != Python || nb.Format != version+".0" {
+			t.Errorf("nbformat %s: language %s, format %s\n%s", version, nb.Language, nb.Format, diff)
+		}
+	}
+}
+
 func TestCutting(t *testing.T) {
 	long := strings.Repeat("ä", 5000)
 	nb := read(t, python(
@@ -244,8 +268,9 @@ func TestBadFiles(t *testing.T) {
 		{"empty", "", []string{"is empty", "save the notebook again"}},
 		{"blank", " \n\t", []string{"is empty"}},
 		{"web page", "<!DOCTYPE html><title>private</title>", []string{"web page", "download"}},
-		{"nbformat 3", `{"nbformat": 3, "worksheets": [{"cells": []}]}`, []string{"nbformat 3", "worksheets", "jupyter nbconvert --to notebook --nbformat 4"}},
-		{"worksheets alone", `{"worksheets": []}`, []string{"nbformat 3"}},
+		{"nbformat 1", `{"nbformat": 1, "cells": []}`, []string{"nbformat 1", "jupyter nbconvert --to notebook --nbformat 4"}},
+		{"nbformat 3 without worksheets", `{"nbformat": 3, "cells": []}`, []string{"nbformat 3", "its cells cannot be found"}},
+		{"worksheets alone", `{"worksheets": []}`, []string{"its cells cannot be found"}},
 		{"nbformat 5", `{"nbformat": 5, "cells": []}`, []string{"nbformat 5", "nbformat 4 is read"}},
 		{"nbformat missing", `{"cells": []}`, []string{"nbformat is missing"}},
 		{"nbformat a string", `{"nbformat": "4", "cells": []}`, []string{"no version's number"}},
