@@ -149,12 +149,14 @@ type cell struct {
 	facts  *code.Facts // of code
 	lines  []string    // of the source
 	failed bool        // an output is an error
+	dead   []bool      // lines that no run reaches
 }
 
 func readCell(nb *notebook.Notebook, i int) cell {
 	c := cell{Cell: &nb.Cells[i], lines: strings.Split(nb.Cells[i].Source, "\n"), facts: &code.Facts{}}
 	if c.code = c.Kind == notebook.Code; c.code {
 		c.facts = code.Analyse(nb.Language, c.Source)
+		c.dead = unreached(c.lines)
 	}
 	for _, o := range c.Outputs {
 		c.failed = c.failed || o.Kind == notebook.Error

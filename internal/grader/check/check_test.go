@@ -128,6 +128,13 @@ func TestCode(t *testing.T) {
 
 		{"the other pipe", r, "function", "%>%", "", []string{"# Join", ">a |> head()"}, check.Found, 2, ""},
 		{"the other spelling", r, "function", "dplyr::summarise", "", []string{"# Join", ">summarize(a)"}, check.Found, 2, ""},
+		{"behind a condition that is never true", r, "variable", "total", "", []string{"# Join", ">if (FALSE) {\n  total <- 1\n}\nx <- 2"}, check.NotRun, 2, "only in code that is never reached (cell 2)"},
+		{"behind a condition, on one line", r, "function", "merge", "", []string{"# Join", ">if (FALSE) merge(a, b)"}, check.NotRun, 2, "only in code that is never reached (cell 2)"},
+		{"behind a condition of Python", python, "variable", "total", "", []string{"# Join", ">if False:\n    total = 1\nx = 2"}, check.NotRun, 2, "only in code that is never reached (cell 2)"},
+		{"beside such a condition", python, "variable", "x", "", []string{"# Join", ">if False:\n    total = 1\nx = 2"}, check.Found, 2, ""},
+		{"behind a stop", r, "variable", "total", "", []string{"# Join", "!x <- 1\nstop('here')\ntotal <- 2"}, check.NotRun, 2, "only in code that is never reached (cell 2)"},
+		{"before a stop", r, "variable", "x", "", []string{"# Join", "!x <- 1\nstop('here')\ntotal <- 2"}, check.Failed, 2, ""},
+		{"reached elsewhere", r, "variable", "total", "", []string{"# Join", ">if (FALSE) total <- 1", ">total <- 2"}, check.Found, 3, ""},
 		{"the other package's reader", r, "function", "read_csv", "", []string{"# Join", ">read.csv('a.csv')"}, check.Found, 2, ""},
 		{"an alias of another language", python, "function", "summarise", "", []string{"# Join", ">summarize(a)"}, check.Missing, 0, ""},
 		{"called", r, "function", "left_join|merge", "", []string{"# Join", ">dplyr::left_join(a, b)"}, check.Found, 2, ""},

@@ -141,6 +141,8 @@ func (c *checker) look(kind string, names []string, cells []int) sight {
 			held, placeholder, note := c.holds(cell, kind, name)
 			s := sight{cell: cell.Number, note: note}
 			switch {
+			case held && note == noRun:
+				s.status, s.note = NotRun, fmt.Sprintf("only in code that is never reached (cell %d)", cell.Number)
 			case held && !cell.Ran():
 				s.status = NotRun
 			case held && cell.failed:
@@ -184,11 +186,17 @@ func (c *checker) holds(cell *cell, kind, name string) (held, placeholder bool, 
 	if len(lines) == 0 {
 		return false, false, ""
 	}
-	if !slices.ContainsFunc(lines, func(n int) bool { return c.template.own(cell.lines, n) }) {
+	if lines = slices.DeleteFunc(slices.Clone(lines), func(n int) bool { return !c.template.own(cell.lines, n) }); len(lines) == 0 {
 		return false, true, fmt.Sprintf("only in the template's own code (cell %d)", cell.Number)
+	}
+	if !slices.ContainsFunc(lines, func(n int) bool { return n > len(cell.dead) || !cell.dead[n-1] }) {
+		return true, false, noRun
 	}
 	return true, false, ""
 }
+
+// noRun notes what stands in code that no run reaches.
+const noRun = "unreached"
 
 // placeholder says what keeps a variable's place in a cell.
 func (c *checker) placeholder(cell *cell, name string) string {

@@ -94,6 +94,33 @@ func block(lines []string, at, head int) int {
 	return end
 }
 
+var (
+	// never begins what no run reaches: if (FALSE), if False:.
+	never = regexp.MustCompile(`^\s*(?:if\s*\(\s*(?:FALSE|F|0)\s*\)|if\s+(?:False|0)\s*:)`)
+	// halt is a line behind which nothing runs.
+	halt = regexp.MustCompile(`^(?:stop|quit|q|exit|sys\.exit|os\._exit)\(.*\)\s*$|^raise\b`)
+)
+
+// unreached says of each line whether no run reaches it.
+func unreached(lines []string) []bool {
+	dead := make([]bool, len(lines))
+	for i := 0; i < len(lines); i++ {
+		switch {
+		case never.MatchString(lines[i]):
+			end := statement(lines, i)
+			for ; i < end; i++ {
+				dead[i] = true
+			}
+			dead[end] = true
+		case halt.MatchString(uncommented(lines[i])):
+			for i++; i < len(lines); i++ {
+				dead[i] = true
+			}
+		}
+	}
+	return dead
+}
+
 // own reports whether what stands on a line of a cell, counted from 1, is the student's: the line, or one of those that its statement waits for, is not the template's.
 func (t *template) own(lines []string, number int) bool {
 	at := number - 1
