@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 
+	"tandem/internal/grader/check"
 	"tandem/internal/grader/code"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/rubric"
@@ -39,17 +40,55 @@ func FirstRubric(in Inputs, name string) ([]byte, error) {
 	}
 	title := parts[0].Name
 	if all := sections.Headings(solution); len(all) > 0 {
-		title = all[0].Text
+		title = cmp.Or(plainHeading(all[0].Text), title)
 	}
-	var b bytes.Buffer
-	err = firstForm.Execute(&b, map[string]any{"Name": cmp.Or(name, slug(title)), "Title": title, "Parts": parts})
+	data, err := firstFile(cmp.Or(name, slug(title)), title, parts)
 	if err != nil {
-		return nil, fmt.Errorf("write rubric: %w", err)
+		return nil, err
 	}
-	if _, err := rubric.Read(b.Bytes()); err != nil {
+	if parts, err = f.met(data, parts); err != nil {
+		return nil, err
+	}
+	return firstFile(cmp.Or(name, slug(title)), title, parts)
+}
+
+// firstFile writes a rubric.
+func firstFile(name, title string, parts []firstPart) ([]byte, error) {
+	var b bytes.Buffer
+	if err := firstForm.Execute(&b, map[string]any{"Name": name, "Title": title, "Parts": parts}); err != nil {
 		return nil, fmt.Errorf("write rubric: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+// met leaves of a rubric what the solution meets: a heading may be taken for another's, and a question have no answer.
+func (f *firstRubric) met(data []byte, parts []firstPart) ([]firstPart, error) {
+	r, err := rubric.Read(data)
+	if err != nil {
+		return nil, fmt.Errorf("write rubric: %w", err)
+	}
+	found := check.Run(f.solution, f.given, r)
+	lacks := map[string]bool{}
+	for _, item := range found.Items {
+		lacks[item.Section+" "+item.Kind+" "+item.Name] = item.Status == check.Missing || item.Status == check.Placeholder
+	}
+	var list []firstPart
+	for i, p := range parts {
+		if len(found.Sections[i].Cells) == 0 {
+			continue
+		}
+		for kind, names := range map[string]*[]string{"variable": &p.Variables, "function": &p.Functions, "column": &p.Columns, "question": &p.Questions} {
+			*names = slices.DeleteFunc(*names, func(n string) bool { return lacks[p.ID+" "+kind+" "+n] })
+		}
+		if p.Prose && len(p.Questions) == 0 && (found.Sections[i].Asked > 0 || found.Sections[i].Completeness != check.Complete) {
+			continue // nothing is said in it
+		}
+		list = append(list, p)
+	}
+	if len(list) == 0 {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "no section can be told from its heading; give each part of the solution a heading of its own, as in ## Import")
+	}
+	return list, nil
 }
 
 // firstForm is the file.
@@ -99,12 +138,14 @@ type firstPart struct {
 
 type firstRubric struct {
 	solution *notebook.Notebook
-	lines    map[string]bool // of the template
-	prose    bool            // it has some
+	given    *notebook.Notebook // the template; nil if there is none
+	lines    map[string]bool    // of the template
+	prose    bool               // it has some
 }
 
 // read reads what the students start from.
 func (f *firstRubric) read(nb *notebook.Notebook) {
+	f.given = nb
 	for _, c := range nb.Cells {
 		f.prose = f.prose || c.Kind != notebook.Code
 		for line := range strings.SplitSeq(c.Source, "\n") {
@@ -137,9 +178,13 @@ func (f *firstRubric) parts() (list []firstPart) {
 		if j := slices.IndexFunc(all[i+1:], func(next sections.Heading) bool { return next.Level <= level && next.Cell > h.Cell }); j >= 0 {
 			end = all[i+1+j].Cell
 		}
-		p := f.part(h.Text, f.solution.Cells[h.Cell:end])
+		name := plainHeading(h.Text)
+		if name == "" || slices.ContainsFunc(list, func(p firstPart) bool { return strings.EqualFold(p.Name, name) }) {
+			continue
+		}
+		p := f.part(name, f.solution.Cells[h.Cell:end])
 		for n := 2; ids[p.ID]; n++ {
-			p.ID = fmt.Sprintf("%s_%d", slug(h.Text), n)
+			p.ID = fmt.Sprintf("%s_%d", slug(name), n)
 		}
 		ids[p.ID] = true
 		list = append(list, p)
@@ -176,7 +221,7 @@ func (f *firstRubric) part(name string, cells []notebook.Cell) firstPart {
 	for _, one := range read {
 		p.Variables = f.add(p.Variables, one, one.Assigned, func(n string) bool { return len(n) > 1 && !strings.HasPrefix(n, "_") && one.Called[n] == nil })
 		p.Functions = f.add(p.Functions, one, one.Called, func(n string) bool {
-			return word.MatchString(n) && !slices.Contains(everywhere, n) && one.Assigned[n] == nil
+			return word.MatchString(n) && (f.solution.Language != notebook.Python || !strings.Contains(n, ".")) && !slices.Contains(everywhere, n) && one.Assigned[n] == nil
 		})
 		for _, names := range []map[string][]int{one.Named, one.Strings} {
 			p.Columns = f.add(p.Columns, one, names, func(n string) bool {
@@ -218,6 +263,18 @@ func (f *firstRubric) questions(source string) (list []string) {
 	}
 	return list
 }
+
+// plainHeading is a heading without Markdown, "" if it is too long for a name.
+func plainHeading(s string) string {
+	s = strings.Join(strings.Fields(strings.NewReplacer("*", "", "`", "", "~~", "").Replace(s)), " ")
+	if len(s) > maxHeading {
+		return ""
+	}
+	return s
+}
+
+// maxHeading is how many bytes of a heading make a name.
+const maxHeading = 100
 
 // slug makes a heading an id.
 func slug(s string) string {
