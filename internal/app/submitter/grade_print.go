@@ -29,7 +29,11 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 	}
 	fmt.Fprintf(&b, "%d submissions: %d graded, %d need review, %d failed\n", class.Submissions, class.Graded, class.Review, class.Failed)
 	if d := class.Distribution; d.Count > 0 {
-		fmt.Fprintf(&b, "percent of %d certain scores: mean %.1f, median %.1f, from %.1f to %.1f\n", d.Count, d.Mean, d.Median, d.Low, d.High)
+		of := fmt.Sprintf("%d scores", d.Count)
+		if d.Ranges > 0 {
+			of += fmt.Sprintf(" (%d of them the middle of a range)", d.Ranges)
+		}
+		fmt.Fprintf(&b, "percent of %s: mean %.1f, median %.1f, from %.1f to %.1f\n", of, d.Mean, d.Median, d.Low, d.High)
 	}
 	c.writeOpen(&b, class)
 	if class.Metrics != nil && class.Metrics.Jobs > 0 {

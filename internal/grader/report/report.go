@@ -110,9 +110,10 @@ type Class struct {
 	FinishedAt   time.Time          `json:"finished_at,omitzero"` // zero while it runs
 }
 
-// Distribution of the percentages of graded submissions (those that need review are in it only if their points are certain).
+// Distribution of the percentages of all submissions with points; of a range its middle counts.
 type Distribution struct {
 	Count  int     `json:"count"`
+	Ranges int     `json:"ranges"` // of these, those whose points are a range
 	Mean   float64 `json:"mean"`
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`

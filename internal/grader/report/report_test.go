@@ -269,7 +269,7 @@ func TestSummarise(t *testing.T) {
 	c := Summarise([]*Student{flagged, uncertain("s-bbbbbb"), broken("s-cccccc"), submission("s-aaaaaa")}, testRubric)
 	want := &Class{
 		V: 1, Assignment: "lab-3", Title: "Joining tables", Submissions: 4, Graded: 1, Review: 2, Failed: 1, MaxPoints: 100,
-		Distribution: Distribution{Count: 2, Mean: 86.25, Median: 86.25, Low: 72.5, High: 100, Tenths: [10]int{7: 1, 9: 1}},
+		Distribution: Distribution{Count: 3, Ranges: 1, Mean: 82.5, Median: 75, Low: 72.5, High: 100, Tenths: [10]int{7: 2, 9: 1}},
 		Missed: []Missed{
 			{Kind: "function", Name: "merge", Section: "join", Count: 3, Of: 3}, {Kind: "section", Name: "Join the tables", Section: "join", Count: 3, Of: 3},
 			{Kind: "variable", Name: "sales", Section: "join", Count: 1, Of: 3},

@@ -25,6 +25,7 @@ func Summarise(students []*Student, r *rubric.Rubric) *Class {
 	}
 	c.MaxPoints, _ = r.Info.TotalPoints.Float64()
 	var percents []float64
+	ranges := 0
 	for _, s := range students {
 		switch s.Status {
 		case Graded:
@@ -35,12 +36,17 @@ func Summarise(students []*Student, r *rubric.Rubric) *Class {
 			c.Failed++
 		}
 		row := newRow(s)
-		if row.Certain {
+		switch {
+		case row.Certain:
 			percents = append(percents, row.Percent)
+		case row.Scored():
+			percents = append(percents, hundredths(100*(row.Low+row.High)/2/c.MaxPoints))
+			ranges++
 		}
 		c.Students = append(c.Students, row)
 	}
 	c.Distribution = distribute(percents)
+	c.Distribution.Ranges = ranges
 	return c
 }
 
