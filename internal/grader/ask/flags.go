@@ -79,6 +79,15 @@ func suspects(text string, prose bool) []suspect {
 		list = append(list, unseen...)
 		lower = strings.ToLower(text)
 	}
+	list = append(list, ruled(text, lower)...)
+	for _, other := range coats(text) {
+		list = append(list, ruled(other, strings.ToLower(other))...)
+	}
+	return list
+}
+
+// ruled are the places of a text that a rule is about.
+func ruled(text, lower string) (list []suspect) {
 	for _, r := range rules {
 		if at := r.find(text, lower); at != nil {
 			list = append(list, suspect{r.kind, text, at[0], at[1]})

@@ -48,8 +48,8 @@ const (
 	receivers = `(?:me|us|this|it|them|him|her|the|my|our|a|an|every|each|all|any|at|least|with|for|to|please|everyone|` + work + `)`
 )
 
-// rules are all ways that are looked for, in English, and the two commonest in German, Spanish, French and Chinese.
-var rules = []rule{
+// rules are all ways that are looked for, in English, and the two commonest in other languages.
+var rules = append(elsewhere[:len(elsewhere):len(elsewhere)], []rule{
 	{flagInstruction, []string{"ignore", "disregard", "forget", "override", "bypass", "overlook"}, words(
 		`\b(?:ignore|disregard|forget|override|bypass|overlook) ` + ordinary + `(?:` + earlier + ` ){0,3}(?:(?:and|or) ` + earlier + ` )?` +
 			`(?:instructions?|rubrics?|prompts?|directives?|(?:grading|marking|scoring|assessment) (?:criteria|rules|scheme|guidelines?|guide)|(?:system|previous|prior|above|earlier) (?:messages?|rules|guidelines?|criteria|text|directions))\b`), true},
@@ -112,4 +112,4 @@ var rules = []rule{
 	{flagFence, []string{"submission"}, regexp.MustCompile(`(?i)<\s*/?\s*submission(?:\s+id\b|\s*/?>)`), false},
 	{flagChat, []string{"|>", "｜>", "[inst]", "[/inst]", "sys>>", "_of_turn>", "think>", "tool_call>"}, regexp.MustCompile(
 		`<[|｜][\p{L}_▁0-9]*\p{L}[\p{L}_▁0-9]*[|｜]>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|</?think>|</?tool_call>`), false},
-}
+}...)
