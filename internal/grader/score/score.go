@@ -434,7 +434,6 @@ func one() *big.Rat                { return big.NewRat(1, 1) }
 func half() *big.Rat               { return big.NewRat(1, 2) }
 func hundred() *big.Rat            { return big.NewRat(100, 1) }
 func ratio(a, b int) *big.Rat      { return big.NewRat(int64(a), int64(b)) }
-func plus(a, b *big.Rat) *big.Rat  { return new(big.Rat).Add(a, b) }
 func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
 func times(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
 func over(a, b *big.Rat) *big.Rat  { return new(big.Rat).Quo(a, b) }
