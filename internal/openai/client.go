@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"time"
 
 	"tandem/internal/engine"
 	"tandem/internal/protocol"
@@ -28,17 +27,6 @@ type client struct {
 	base string // URL without /v1
 	key  string // sent as a bearer token
 	http *http.Client
-}
-
-// newHTTP returns a client that asks no proxy and follows no redirect: an engine is addressed directly, and a prompt goes nowhere else. It has no time
-// limit of its own; contexts have.
-func newHTTP() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: 3 * time.Second, DisableCompression: true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // open sends body, if there is one, and returns the body of an answer with status 200. Any other is a *refusal.

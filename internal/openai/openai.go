@@ -57,11 +57,8 @@ func New(o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.HTTP == nil {
-		o.HTTP = newHTTP()
-	}
 	base := strings.TrimSuffix(strings.TrimRight(o.URL, "/"), "/v1")
-	return &Engine{options: o, client: client{strings.TrimRight(base, "/"), o.Key, o.HTTP}}, nil
+	return &Engine{options: o, client: client{strings.TrimRight(base, "/"), o.Key, engine.HTTPClient(o.HTTP)}}, nil
 }
 
 // Close closes the connections that nothing goes over.

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"time"
+
+	"tandem/internal/engine"
 )
 
 // Endpoint is where a llama-server listens. Each start of one has its own.
@@ -20,22 +20,8 @@ type Endpoint struct {
 // Client speaks HTTP with a llama-server.
 type Client struct{ http *http.Client }
 
-// NewClient returns a client that follows no redirect and asks no proxy: an engine is addressed
-// directly, and a prompt goes nowhere else. It has no time limit of its own; contexts have. base may be
-// nil.
-func NewClient(base *http.Client) *Client {
-	if base == nil {
-		base = &http.Client{Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-			MaxIdleConnsPerHost: 16,
-			IdleConnTimeout:     3 * time.Second, // llama-server closes them after 5
-			DisableCompression:  true,
-		}}
-	}
-	c := *base
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{http: &c}
-}
+// NewClient returns a client over base, which may be nil, as [engine.HTTPClient] says.
+func NewClient(base *http.Client) *Client { return &Client{http: engine.HTTPClient(base)} }
 
 // CloseIdle closes the connections that nothing goes over.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }

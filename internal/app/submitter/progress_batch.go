@@ -73,7 +73,7 @@ func (p *batchProgress) text(now time.Time) (lines []string, done bool) {
 	default:
 		line += " · " + clock(elapsed)
 	}
-	if tokens := p.tokens + p.phases.tokens(""); tokens > 0 && elapsed > 0 {
+	if tokens := p.tokens + p.phases.tokens(); tokens > 0 && elapsed > 0 {
 		line += " · " + rate(float64(tokens)/elapsed.Seconds())
 	}
 	if where := p.where(); where != "" && !done {

@@ -8,7 +8,6 @@ import (
 
 // phase is how far a job is that has not ended.
 type phase struct {
-	model   string
 	decode  bool // or else prefill
 	running bool // or else it waits
 	tokens  int  // generated so far
@@ -20,16 +19,15 @@ type phases map[string]phase
 // event takes what happened to a job.
 func (p phases) event(e *jobs.Event) {
 	at := p[e.JobID]
-	at.model = e.Model
 	switch e.Type {
 	case jobs.EventEnded:
 		delete(p, e.JobID)
 		return
 	case jobs.EventAccepted, jobs.EventRetried, jobs.EventRequeued, jobs.EventOffered, jobs.EventFellBack:
 		decode := at.decode || e.Type == jobs.EventOffered || e.Type == jobs.EventFellBack
-		at = phase{model: e.Model, decode: decode && e.Type != jobs.EventAccepted}
+		at = phase{decode: decode && e.Type != jobs.EventAccepted}
 	case jobs.EventPrefillBegun:
-		at = phase{model: e.Model, running: true}
+		at = phase{running: true}
 	case jobs.EventFetched, jobs.EventRestored, jobs.EventDecodeBegun, jobs.EventFirstToken:
 		at.decode, at.running = true, true
 	case jobs.EventProgress:
@@ -40,12 +38,10 @@ func (p phases) event(e *jobs.Event) {
 	p[e.JobID] = at
 }
 
-// tokens is how many a model has generated for jobs that have not ended; all models if it is "".
-func (p phases) tokens(model string) (n int) {
+// tokens is how many were generated for jobs that have not ended.
+func (p phases) tokens() (n int) {
 	for _, at := range p {
-		if model == "" || at.model == model {
-			n += at.tokens
-		}
+		n += at.tokens
 	}
 	return n
 }

@@ -92,8 +92,8 @@ func (f *Findings) FilledCells() int { return f.CodeCells - f.BareCells }
 
 // Run makes the checks. template may be nil.
 //
-// An item is looked for in its section's cells, then in the whole notebook. What the template gives is found like anything else, once its cell was run:
-// a placeholder is only what keeps a place (NULL, None, ____, TODO, no answer) and, where the template has the very line, any value that nothing computes.
+// An item is looked for in its section's cells, then in the whole notebook. What only lines of the template have is nothing of the student's, run or
+// not: a placeholder, like what keeps a place (NULL, None, ____, no answer) and, where the template has the very line, any value that nothing computes.
 func Run(nb, template *notebook.Notebook, r *rubric.Rubric) *Findings {
 	c := &checker{nb: nb, rubric: r, where: sections.Locate(nb, r), template: readTemplate(template)}
 	for i := range nb.Cells {

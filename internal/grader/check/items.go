@@ -138,21 +138,14 @@ func (c *checker) look(kind string, names []string, cells []int) sight {
 			if !cell.code {
 				continue
 			}
-			held, placeholder, note := c.holds(cell, kind, name)
-			s := sight{cell: cell.Number, note: note}
-			switch {
-			case held && note == noRun:
-				s.status, s.note = NotRun, fmt.Sprintf("only in code that is never reached (cell %d)", cell.Number)
-			case held && !cell.Ran():
-				s.status = NotRun
-			case held && cell.failed:
-				s.status = Failed
-			case held:
-				s.status = Found
-			case placeholder:
-				s.status = Placeholder
-			default:
+			s := sight{cell: cell.Number}
+			switch s.status, s.note = c.holds(cell, kind, name); {
+			case s.status == Missing:
 				continue
+			case s.status == Found && !cell.Ran():
+				s.status = NotRun
+			case s.status == Found && cell.failed:
+				s.status = Failed
 			}
 			better(s)
 		}
@@ -163,10 +156,13 @@ func (c *checker) look(kind string, names []string, cells []int) sight {
 	return best
 }
 
-// holds reports whether a cell does what an item asks for.
-func (c *checker) holds(cell *cell, kind, name string) (held, placeholder bool, note string) {
+// holds says whether a cell does what an item asks for, whatever became of its run: found, not run if no run reaches it, placeholder or missing.
+func (c *checker) holds(cell *cell, kind, name string) (status Status, note string) {
 	if c.nb.Language == notebook.Other {
-		return standsIn(cell.Source, name), false, "read as text: the language is not known token by token"
+		if !standsIn(cell.Source, name) {
+			return Missing, ""
+		}
+		return Found, "read as text: the language is not known token by token"
 	}
 	lines := cell.facts.Assigned[name]
 	switch kind {
@@ -180,23 +176,20 @@ func (c *checker) holds(cell *cell, kind, name string) (held, placeholder bool, 
 		if lines = slices.DeleteFunc(slices.Clone(lines), func(n int) bool {
 			return n <= len(cell.lines) && c.template.keepsPlace(cell.lines, n, name)
 		}); whole > 0 && len(lines) == 0 {
-			return false, true, c.placeholder(cell, name)
+			return Placeholder, c.placeholder(cell, name)
 		}
 	}
 	if len(lines) == 0 {
-		return false, false, ""
+		return Missing, ""
 	}
 	if lines = slices.DeleteFunc(slices.Clone(lines), func(n int) bool { return !c.template.own(cell.lines, n) }); len(lines) == 0 {
-		return false, true, fmt.Sprintf("only in the template's own code (cell %d)", cell.Number)
+		return Placeholder, fmt.Sprintf("only in the template's own code (cell %d)", cell.Number)
 	}
 	if !slices.ContainsFunc(lines, func(n int) bool { return n > len(cell.dead) || !cell.dead[n-1] }) {
-		return true, false, noRun
+		return NotRun, fmt.Sprintf("only in code that is never reached (cell %d)", cell.Number)
 	}
-	return true, false, ""
+	return Found, ""
 }
-
-// noRun notes what stands in code that no run reaches.
-const noRun = "unreached"
 
 // placeholder says what keeps a variable's place in a cell.
 func (c *checker) placeholder(cell *cell, name string) string {

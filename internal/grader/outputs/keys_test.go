@@ -151,6 +151,11 @@ func TestCompareFindsTheStudentsOutput(t *testing.T) {
 			student:  cells{prints("n <- 5\nn", "[1] 5")},
 			want:     []string{"n match in 1"},
 		},
+		"a warning with a path beside a value": {
+			solution: cells{cellOf("n <- 5\nn", notebook.Output{Kind: notebook.Stream, Stream: "stderr", Text: "/home/me/lib.R: a warning"}, notebook.Output{Kind: notebook.Value, Text: "[1] 5"})},
+			student:  cells{prints("n <- 5\nn", "[1] 5")},
+			want:     []string{"n match in 1"},
+		},
 		"chance that is seeded": {
 			solution: cells{prints("set.seed(1)\nx <- rnorm(1)\nx", "[1] 0.31")},
 			student:  cells{prints("x <- rnorm(1)\nx", "[1] 0.87")},

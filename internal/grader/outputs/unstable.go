@@ -35,5 +35,7 @@ func (s *side) unstable(cell int, seeded bool) bool {
 	if slices.ContainsFunc(ofToday, calls) || slices.ContainsFunc(ofMachine, calls) || !seeded && slices.ContainsFunc(ofChance, calls) {
 		return true
 	}
-	return slices.ContainsFunc(s.cells[cell].Outputs, func(o notebook.Output) bool { return path.MatchString(o.Text) })
+	return slices.ContainsFunc(s.cells[cell].Outputs, func(o notebook.Output) bool {
+		return o.Kind != notebook.Error && o.Stream != "stderr" && path.MatchString(o.Text) // those two show nothing
+	})
 }
