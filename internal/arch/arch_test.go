@@ -33,7 +33,8 @@ const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 var grading = []string{
 	files, "jobs", "internal/batchstats", "internal/sanitize", "internal/units",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
-	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report",
+	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report", "internal/grader/overrides",
+	"internal/grader/journal",
 }
 
 // arrow is what one package may import beside the standard library.
@@ -65,6 +66,7 @@ var arrows = []arrow{
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},
+	{"internal/grader/journal", []string{"jobs"}, nil, "a file of lines knows nothing of what they say"},
 	{"internal/grader/rubric", []string{"jobs"}, []string{jsonSchema}, "reading a rubric stands below all grading"},
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
 	{"internal/batchstats", []string{"jobs"}, nil, "adds up results"},

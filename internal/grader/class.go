@@ -41,7 +41,7 @@ func (r *run) classRecord(last bool) *report.Class {
 	}
 	c := report.Summarise(records, r.a.Rubric)
 	now := r.o.Now().UTC()
-	c.Batch, c.Notice, c.SelfCheck = r.batch, r.o.Notice, r.a.selfCheck
+	c.Batch, c.Notice, c.SelfCheck, c.Rare = r.batch, r.o.Notice, r.a.selfCheck, r.desk.Rare
 	c.Warnings, c.Submissions, c.Reused = slices.Concat(r.warnings, r.remedies()), len(r.submissions), r.reused
 	c.Metrics, c.Prefix, c.PairSpeedUp = r.metrics.report(r.batch), r.metrics.prefixes(), speedUp(sequential, parallel)
 	c.WallSeconds = now.Sub(r.began).Seconds()

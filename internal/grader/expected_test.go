@@ -77,7 +77,7 @@ func load(t *testing.T) assignment {
 
 func (a assignment) find(nb *notebook.Notebook) findings {
 	layer1, layer2 := check.Run(nb, a.template, a.rubric), outputs.Compare(nb, a.solution, a.template, a.rubric)
-	return findings{layer1, layer2, score.Compute(a.rubric, layer1, layer2, nil), ask.Flags(nb, func(s string) string { return s })}
+	return findings{layer1, layer2, score.Compute(a.rubric, layer1, layer2, nil, nil), ask.Flags(nb, func(s string) string { return s })}
 }
 
 func read(t *testing.T, name string) []byte {

@@ -6,7 +6,6 @@ import (
 
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
-	"tandem/internal/grader/score"
 	"tandem/jobs"
 )
 
@@ -22,11 +21,29 @@ func (r *run) finish(s *submission) error {
 	if err != nil {
 		return err
 	}
-	if err := r.dir.WriteStudent(record, r.a.Rubric); err != nil {
+	if err := r.write(s, record); err != nil {
 		return err
 	}
 	r.done(s, record)
 	return nil
+}
+
+// write writes a submission's report, and keeps its cells for the page that the student gets.
+func (r *run) write(s *submission, record *report.Student) error {
+	var cells []report.Cell
+	if s.problem == nil {
+		nb, err := r.read(s)
+		if err != nil {
+			return err
+		}
+		if err := guarded(func() { cells = report.Cells(nb, r.masks.Of(nb, r.names(s))) }); err != nil {
+			return err
+		}
+		if err := r.dir.WriteNotebook(record.ID, cells); err != nil {
+			return err
+		}
+	}
+	return r.dir.WriteStudent(record, r.a.Rubric, cells)
 }
 
 // keep lets the report stand that an earlier run wrote, if there is one.
@@ -35,9 +52,18 @@ func (r *run) keep(s *submission) error {
 	if err != nil {
 		return err
 	}
-	if record != nil {
-		r.done(s, record)
+	if record == nil {
+		return nil
 	}
+	r.desk.Settle(record)
+	cells, err := r.dir.ReadNotebook(record.ID)
+	if err != nil {
+		return err
+	}
+	if err := r.dir.WriteStudent(record, r.a.Rubric, cells); err != nil {
+		return err
+	}
+	r.done(s, record)
 	return nil
 }
 
@@ -62,7 +88,8 @@ func (g *Grading) record(s *submission) (*report.Student, error) {
 		Inputs: g.inputs(s), GradedAt: g.o.Now().UTC(),
 	}
 	if s.problem != nil {
-		record.Status, record.Problem = report.Failed, s.problem.Error()
+		record.Problem = s.problem.Error()
+		g.desk.Settle(record)
 		return record, nil
 	}
 	record.Layer1, record.Layer2, record.Flags, record.Dropped = s.layer1, s.layer2, s.flags, s.dropped
@@ -74,25 +101,14 @@ func (g *Grading) record(s *submission) (*report.Student, error) {
 	if g.o.WithoutAsk {
 		record.Reasons = append(record.Reasons, notAsked)
 	}
-	judged := score.Judgements{}
 	for _, by := range judges {
 		p := parts[by]
 		if p.Answer == nil && !g.o.WithoutAsk {
 			record.Reasons = append(record.Reasons, fmt.Sprintf("the %s model gave no answer that counts: %s", by, p.Problem))
 		}
-		if p.Counted {
-			judged[by] = map[string]score.Verdict{}
-			for _, c := range p.Answer.Criteria {
-				judged[by][c.ID] = c.Verdict
-			}
-		}
 	}
-	record.Score = score.Compute(g.a.Rubric, s.layer1, s.layer2, judged)
 	record.Reasons = append(record.Reasons, s.reasons...)
-	record.Status = report.Graded
-	if !record.Score.Certain || len(record.Reasons) > 0 {
-		record.Status = report.Review
-	}
+	g.desk.Settle(record)
 	if sequential, parallel, ok := pair(record); ok {
 		record.SpeedUp = speedUp(sequential, parallel)
 	}

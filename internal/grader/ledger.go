@@ -1,19 +1,14 @@
 package grader
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"sync"
 	"time"
 
+	"tandem/internal/grader/journal"
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
-	"tandem/jobs"
 )
 
 // ledgerFile is what a grading remembers: one JSON object a line, only ever appended to, each on the disk before what it promises is done. It has no name of a
@@ -89,65 +84,30 @@ func (a *attempt) customID() string {
 	return fmt.Sprintf("%s-%s-%d", a.Student, a.Judge, a.Attempt)
 }
 
-// ledger is the file and what it says. Its methods may be called from several goroutines, its fields may be read while nobody appends.
+// ledger is the file and what it says. append may be called from several goroutines, the fields may be read while nobody appends.
 type ledger struct {
 	begun    *begun     // nil while nothing was promised
 	attempts []*attempt // in the order of asking
 
-	root *os.Root
-	path string // as the user knows it
-
-	mu   sync.Mutex
-	file *os.File // nil before the first line
-	err  error    // of the first append that failed: what follows would stand behind a torn line
+	file *journal.Journal
 }
 
-// openLedger reads the ledger of a folder, if it has one. A last line without an end, of a process that died while it wrote, is cut off: what it promised was not done yet.
-// Anything else that is wrong is an error of code [jobs.CodeInvalid] that names file and line.
+// openLedger reads the ledger of a folder, if it has one.
 func openLedger(root *os.Root, path string) (*ledger, error) {
-	l := &ledger{root: root, path: path}
-	f, err := root.OpenFile(ledgerFile, os.O_RDWR|os.O_APPEND, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open ledger %s: %w", path, err)
-	}
-	l.file = f
-	data, err := io.ReadAll(f)
-	if err != nil {
-		err = fmt.Errorf("read ledger %s: %w", path, err)
-	} else if err = l.read(data); err == nil {
-		err = f.Truncate(int64(bytes.LastIndexByte(data, '\n') + 1))
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return l, nil
-}
-
-// read takes the whole lines of the ledger.
-func (l *ledger) read(data []byte) error {
+	l := &ledger{}
 	byJob := map[string]*attempt{}
-	number := 0
-	for text := range bytes.Lines(data) {
-		number++
-		if text[len(text)-1] != '\n' {
-			break
-		}
-		if err := l.take(text, byJob); err != nil {
-			return jobs.Errorf(jobs.CodeInvalid, "%s, line %d is damaged: %w; put the file back as it was, or grade into another folder", l.path, number, err)
-		}
+	file, err := journal.Open(root, ledgerFile, path, "put the file back as it was, or grade into another folder", func(text []byte) error { return l.take(text, byJob) })
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	l.file = file
+	return l, nil
 }
 
 // take takes one line. Lines of a damaged file may say anything.
 func (l *ledger) take(text []byte, byJob map[string]*attempt) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	var n line
-	if err := errors.Join(jobs.CheckJSON(text), d.Decode(&n)); err != nil {
+	if err := journal.Decode(text, &n); err != nil {
 		return errors.New("it is no line of a ledger")
 	}
 	if (n.Begun != nil) != (l.begun == nil) {
@@ -181,61 +141,20 @@ func (l *ledger) take(text []byte, byJob map[string]*attempt) error {
 	return nil
 }
 
-// begin makes the first line, unless it is there. The file is created for the owner alone.
+// begin makes the first line, unless it is there.
 func (l *ledger) begin(b begun) error {
 	if l.begun != nil {
 		return nil
-	}
-	if l.file == nil {
-		f, err := l.root.OpenFile(ledgerFile, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
-		if err != nil {
-			return fmt.Errorf("begin ledger %s: %w", l.path, err)
-		}
-		l.file = f
 	}
 	if err := l.append(line{Begun: &b}); err != nil {
 		return err
 	}
 	l.begun = &b
-	return syncDir(l.root, ".")
+	return nil
 }
 
 // append adds a line; when it returns, the line is on the disk.
 func (l *ledger) append(n line) error {
-	text, err := json.Marshal(n)
-	if err != nil {
-		return fmt.Errorf("encode line of ledger: %w", err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	_, err = l.file.Write(append(text, '\n'))
-	if err == nil {
-		err = l.file.Sync()
-	}
-	if err != nil {
-		l.err = fmt.Errorf("write ledger %s: %w", l.path, err)
-	}
-	return l.err
-}
-
-func (l *ledger) close() error {
-	if l.file == nil {
-		return nil
-	}
-	return l.file.Close()
-}
-
-// syncDir makes sure that a new name in a folder is on the disk.
-func syncDir(root *os.Root, dir string) error {
-	d, err := root.Open(dir)
-	if err == nil {
-		err = errors.Join(d.Sync(), d.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("sync folder: %w", err)
-	}
-	return nil
+	_, err := l.file.Append(n)
+	return err
 }

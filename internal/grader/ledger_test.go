@@ -39,7 +39,7 @@ func TestATornLedgerIsReadUpToItsLastWholeLine(t *testing.T) {
 		if !bytes.Equal(left, want) || len(l.attempts) != bytes.Count(want, []byte(`{"asked"`)) || (l.begun != nil) != (len(want) > 0) {
 			t.Fatalf("cut at byte %d: %d bytes and %d requests are left of %d bytes", cut, len(left), len(l.attempts), len(want))
 		}
-		if err := l.close(); err != nil {
+		if err := l.file.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,13 +87,22 @@ func FuzzLedger(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l := &ledger{path: "ledger"}
-		if err := l.read(data); err != nil {
+		root, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		if err := root.WriteFile(ledgerFile, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := openLedger(root, "ledger")
+		if err != nil {
 			if jobs.CodeOf(err) != jobs.CodeInvalid {
-				t.Errorf("read: %v, want an error of code invalid", err)
+				t.Errorf("open: %v, want an error of code invalid", err)
 			}
 			return
 		}
+		defer l.file.Close()
 		if l.begun == nil && (len(l.attempts) > 0 || bytes.IndexByte(data, '\n') >= 0) {
 			t.Error("lines were taken of a ledger that does not begin")
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tandem/internal/grader/check"
 	"tandem/internal/grader/code"
 	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/report"
@@ -30,11 +31,12 @@ type Inputs struct {
 type Assignment struct {
 	Rubric *rubric.Rubric
 
-	solution, template *notebook.Notebook // template is nil if there is none
-	solutionSHA256     string             // of the file, in hex
-	templateSHA256     string             // likewise; "" if there is none
-	assigned           map[string]bool    // variables that the solution gives a value
-	notebooks          []string           // paths of the solution and the template
+	solution, template *notebook.Notebook  // template is nil if there is none
+	solutionSHA256     string              // of the file, in hex
+	templateSHA256     string              // likewise; "" if there is none
+	assigned           map[string]bool     // variables that the solution gives a value
+	known              map[check.Name]bool // what the code of the solution and the template does
+	notebooks          []string            // paths of the solution and the template
 	warnings           []string
 	selfCheck          *report.SelfCheck
 }
@@ -45,7 +47,7 @@ func Load(in Inputs) (*Assignment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Assignment{notebooks: []string{in.Solution}}
+	a := &Assignment{notebooks: []string{in.Solution}, known: map[check.Name]bool{}}
 	if a.Rubric, err = rubric.Read(data); err != nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "%s: %w", in.Rubric, err)
 	}

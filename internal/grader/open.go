@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/intake"
+	"tandem/internal/grader/overrides"
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
 	"tandem/jobs"
@@ -26,15 +26,18 @@ type Grading struct {
 	o     Options
 	batch string
 
-	root    *os.Root
-	lock    *os.File
-	ledger  *ledger
-	answers *answers
-	dir     *report.Dir
-	roster  *intake.Roster
-	class   *intake.Class
-	builder *ask.Builder
-	prompts string // hash of the templates, "" if nothing is asked
+	root      *os.Root
+	lock      *os.File
+	ledger    *ledger
+	decisions *overrides.Log
+	desk      *overrides.Desk
+	answers   *answers
+	dir       *report.Dir
+	roster    *intake.Roster
+	class     *intake.Class
+	builder   *ask.Builder
+	masks     *ask.Masks
+	prompts   string // hash of the templates, "" if nothing is asked
 
 	submissions []*submission // in the order of the class
 	warnings    []string
@@ -74,6 +77,7 @@ func (g *Grading) open(ctx context.Context) error {
 		return err
 	}
 	g.checkOverlap()
+	g.desk = &overrides.Desk{Rubric: g.a.Rubric, Log: g.decisions, Rare: g.rare()}
 	if err := g.recall(); err != nil {
 		return err
 	}
@@ -95,7 +99,10 @@ func (g *Grading) openFolder() (err error) {
 	if g.answers, err = openAnswers(g.root); err != nil {
 		return err
 	}
-	if g.ledger, err = openLedger(g.root, filepath.Join(g.o.Out, ledgerFile)); err != nil {
+	if g.ledger, err = openLedger(g.root, g.o.Out); err != nil {
+		return err
+	}
+	if g.decisions, err = overrides.Open(g.root, g.o.Out); err != nil {
 		return err
 	}
 	b := g.ledger.begun
@@ -183,7 +190,10 @@ func (g *Grading) Close() error {
 		errs = append(errs, g.class.Close())
 	}
 	if g.ledger != nil {
-		errs = append(errs, g.ledger.close())
+		errs = append(errs, g.ledger.file.Close())
+	}
+	if g.decisions != nil {
+		errs = append(errs, g.decisions.Close())
 	}
 	if g.lock != nil {
 		errs = append(errs, g.lock.Close())

@@ -44,6 +44,9 @@ func (g *Grading) Run(ctx context.Context, models Answerer, tell func(Event)) (*
 	if err := g.ledger.begin(begun{V: ledgerVersion, Batch: g.batch, User: g.o.User, Created: r.began.UTC()}); err != nil {
 		return nil, err
 	}
+	if err := g.dir.WriteRubric(g.a.Rubric); err != nil {
+		return nil, err
+	}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package grader
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"tandem/internal/grader/check"
@@ -37,8 +39,9 @@ func (a *Assignment) checkItself() *report.SelfCheck {
 // graded grades one of the instructor's notebooks. causes says what is worth knowing of it.
 func (a *Assignment) graded(nb *notebook.Notebook, causes func(*Assignment, *check.Findings, *outputs.Findings) []report.Cause) *report.Self {
 	layer1 := check.Run(nb, a.template, a.Rubric)
+	maps.Copy(a.known, layer1.Names)
 	layer2 := outputs.Compare(nb, a.solution, a.template, a.Rubric)
-	s := score.Compute(a.Rubric, layer1, layer2, nil)
+	s := score.Compute(a.Rubric, layer1, layer2, nil, nil)
 	self := &report.Self{Points: s.Points, Percent: s.Percent, Causes: []report.Cause{}}
 	self.MaxPoints, _ = a.Rubric.Info.TotalPoints.Float64()
 	self.Causes = append(self.Causes, causes(a, layer1, layer2)...)
@@ -71,12 +74,30 @@ func lacks(a *Assignment, layer1 *check.Findings, layer2 *outputs.Findings) (lis
 	if len(layer1.Items)+len(layer1.Sections)+layer2.Compared == 0 {
 		list = append(list, a.cause("", "", "", "the rubric names nothing to check, and the solution shows nothing to compare", "name sections, with variables, functions, columns or questions (submitter rubric init writes a first list)"))
 	}
+	for _, key := range slices.Sorted(maps.Keys(a.Rubric.Outputs)) {
+		if !slices.ContainsFunc(layer2.Comparisons, func(c outputs.Comparison) bool { return c.Key == key }) {
+			at := a.Rubric.LocationOfOutput(key)
+			list = append(list, report.Cause{What: fmt.Sprintf("the solution shows no output %s that could be compared", key), Note: shownOutputs(layer2), Location: &at})
+		}
+	}
 	for _, c := range layer2.Comparisons {
-		if c.Verdict != outputs.Match {
+		if c.Verdict != outputs.Match && c.Counts() {
 			list = append(list, report.Cause{What: fmt.Sprintf("the solution's own output %s (cell %d) is not found in it again", c.Key, c.SolutionCell), Note: c.Note})
 		}
 	}
 	return list
+}
+
+// shownOutputs names those that the solution shows.
+func shownOutputs(f *outputs.Findings) string {
+	var keys []string
+	for _, c := range f.Comparisons {
+		keys = append(keys, c.Key)
+	}
+	if len(keys) == 0 {
+		return "it shows none"
+	}
+	return "those that it shows are " + strings.Join(keys, ", ")
 }
 
 // gets lists what the template has points for.

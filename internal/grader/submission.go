@@ -51,14 +51,14 @@ func (s *submission) held() bool {
 // examineAll makes the checks of all submissions, several at a time.
 func (g *Grading) examineAll(ctx context.Context) error {
 	todo := make(chan *submission)
-	masks := ask.NewMasks(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template})
+	g.masks = ask.NewMasks(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template})
 	var readers sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
 	for range min(maxReaders, runtime.NumCPU()) {
 		readers.Go(func() {
 			for s := range todo {
-				if err := g.examine(s, masks); err != nil {
+				if err := g.examine(s); err != nil {
 					mu.Lock()
 					failed = err
 					mu.Unlock()
@@ -92,7 +92,7 @@ func guarded(read func()) (err error) {
 }
 
 // examine makes the checks of layers 1 and 2 and measures the prompts. What is wrong with the notebook is the submission's problem, an error is everybody's.
-func (g *Grading) examine(s *submission, masks *ask.Masks) error {
+func (g *Grading) examine(s *submission) error {
 	if s.problem = s.file.Problem; s.problem != nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (g *Grading) examine(s *submission, masks *ask.Masks) error {
 		return nil
 	}
 	if s.problem = guarded(func() {
-		mask := masks.Of(nb, g.names(s))
+		mask := g.masks.Of(nb, g.names(s))
 		hideMessages(nb, mask)
 		s.layer1 = check.Run(nb, g.a.template, g.a.Rubric)
 		s.layer2 = outputs.Compare(nb, g.a.solution, g.a.template, g.a.Rubric)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 )
@@ -72,12 +71,12 @@ type Generator struct {
 	module, root string             // path and folder
 	packages     map[string]*Source // by path
 	defs         Object
-	seen         map[reflect.Type]bool // structs that are in defs
+	names        map[reflect.Type]string // of structs that are in defs
 }
 
 // NewGenerator returns a generator for types of the module, whose source is in the folder root.
 func NewGenerator(module, root string, rules Rules) *Generator {
-	return &Generator{Rules: rules, module: module, root: root, packages: map[string]*Source{}, seen: map[reflect.Type]bool{}}
+	return &Generator{Rules: rules, module: module, root: root, packages: map[string]*Source{}, names: map[reflect.Type]string{}}
 }
 
 // Defs are the structs that the schemas built so far refer to, as "#/$defs/Name".
@@ -85,8 +84,21 @@ func (g *Generator) Defs() Object { return g.defs }
 
 // Root is the schema of a struct by itself, without that it is in Defs.
 func (g *Generator) Root(t reflect.Type) (Object, error) {
-	g.seen[t] = true
+	g.names[t] = g.name(t)
 	return g.structure(t)
+}
+
+// name is what the schema calls a struct: by its package, too, where another one has the name already.
+func (g *Generator) name(t reflect.Type) string {
+	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+	for _, other := range g.names {
+		if other == name {
+			parts := strings.Split(t.PkgPath(), "/")
+			from := parts[len(parts)-1]
+			return strings.ToUpper(from[:1]) + from[1:] + name
+		}
+	}
+	return name
 }
 
 // Value is the schema of the values of a type.
@@ -206,18 +218,17 @@ func (g *Generator) value(t reflect.Type, at string) (Object, error) {
 	case reflect.Map:
 		return g.collection("object", "additionalProperties", t.Elem(), at)
 	case reflect.Struct:
-		name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
-		ref := Object{{"$ref", "#/$defs/" + name}}
-		if g.seen[t] {
-			return ref, nil
+		name, seen := g.names[t]
+		if !seen {
+			name = g.name(t)
+			g.names[t] = name
+			body, err := g.structure(t)
+			if err != nil {
+				return nil, err
+			}
+			g.defs = append(g.defs, Member{name, body})
 		}
-		g.seen[t] = true
-		body, err := g.structure(t)
-		if slices.ContainsFunc(g.defs, func(m Member) bool { return m[0] == name }) {
-			return nil, fmt.Errorf("two types are named %s; rename %s", name, t)
-		}
-		g.defs = append(g.defs, Member{name, body})
-		return ref, err
+		return Object{{"$ref", "#/$defs/" + name}}, nil
 	}
 	kinds := map[reflect.Kind]string{
 		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Uint64: "integer", reflect.Float64: "number",

@@ -13,6 +13,7 @@ import (
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/intake"
+	"tandem/internal/grader/notebook"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
@@ -41,7 +42,7 @@ var (
 // writeClasses writes three classes: one with submissions of every kind that is done, one that has just begun, and one without any submission.
 func writeClasses(t *testing.T, folder string) {
 	t.Helper()
-	submissions := []*report.Student{good(), doubtful(), broken(), flagged(), endless(), empty()}
+	submissions := []*report.Student{good(), doubtful(), broken(), flagged(), endless(), empty(), decided()}
 	for i, percent := range []float64{94, 91.5, 88, 86.5, 85, 81, 78.5, 77, 72, 68.5, 64, 55, 31} {
 		submissions = append(submissions, ordinary(fmt.Sprintf("s-c%c4w7n", 'a'+i), percent))
 	}
@@ -49,7 +50,7 @@ func writeClasses(t *testing.T, folder string) {
 	finish(whole)
 	begun := report.Summarise(submissions[1:3], assignment)
 	begun.Submissions = len(submissions)
-	writeClass(t, filepath.Join(folder, "whole"), whole, submissions[:6]) // one ordinary submission looks like the other
+	writeClass(t, filepath.Join(folder, "whole"), whole, submissions[:7]) // one ordinary submission looks like the other
 	writeClass(t, filepath.Join(folder, "begun"), begun, nil)
 	writeClass(t, filepath.Join(folder, "none"), report.Summarise(nil, assignment), nil)
 }
@@ -70,14 +71,43 @@ func writeClass(t *testing.T, folder string, c *report.Class, submissions []*rep
 	}
 	dir := report.NewDir(root)
 	for _, s := range submissions {
-		if err := dir.WriteStudent(s, assignment); err != nil {
+		if err := dir.WriteStudent(s, assignment, cells()); err != nil {
 			t.Fatal(err)
+		}
+		if s.Releasable() == "" {
+			if err := dir.Release(s, assignment, cells(), false); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	c.Batch = "joins-20260304-1506"
 	if err := dir.WriteClass(c, assignment, roster); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// cells are those of a notebook.
+func cells() []report.Cell {
+	return []report.Cell{
+		{Number: 1, Kind: notebook.Markdown, Source: "# Joining and summarising\n\nWhat follows was written by a student."},
+		{Number: 3, Kind: notebook.Code, Count: 1, Source: "sales <- read_csv(\"sales.csv\")\nsales", Outputs: []string{"# A tibble: 3 × 2\n  region revenue\n1 North     12.5", "[picture]"}},
+		{Number: 8, Kind: notebook.Code, Count: 7, Source: "joined <- left_join(sales, regions, by = \"" + long + "\")", Outputs: []string{strings.Repeat("a line of output\n", 60)}},
+		{Number: 13, Kind: notebook.Code, Source: "by_month <- NULL"},
+	}
+}
+
+// decided is a submission about which the instructor has decided.
+func decided() *report.Student {
+	s := ordinary("s-d5c1d3", 83)
+	s.Status = report.Final
+	s.Overrides = &report.Overrides{
+		Decisions: []report.Decision{
+			{Line: 3, At: gradedAt, By: "instructor", What: "points of element joins: 38.5", Why: "the join is right, under another name", Was: "30 points"},
+			{Line: 9, At: gradedAt, By: "instructor", What: "final", Was: "83 points", Now: "81 points"},
+		},
+		Notes: []report.Note{{Line: 4, Text: "Come and see me about the second join."}},
+	}
+	return s
 }
 
 // finish adds what a run knows at its end.
@@ -102,6 +132,10 @@ func finish(c *report.Class) {
 				RestoreSeconds: 1.9, DecodeSeconds: 208.1, DecodeTokensPerSecond: 39.8, TotalSeconds: 277.6,
 			},
 		},
+	}
+	c.Rare = []report.Rare{
+		{Thing: score.Thing{Kind: "variable", Section: "join", Name: "joined_all|joined"}, Have: 1, Of: 17, Instead: []string{"sales_joined (9)", long + " (4)"}},
+		{Thing: score.Thing{Kind: score.Output, Section: "summary", Name: "by_month"}, Of: 17, Verdict: report.Count},
 	}
 	c.Prefix = []report.Prefix{
 		{Model: "gpt-oss:120b", Jobs: 17, Tokens: 101234, Computed: 36034, Cached: 65200}, {Model: "qwen3-coder:30b", Jobs: 17, Tokens: 98712, Computed: 34712, Cached: 64000},

@@ -4,6 +4,8 @@ import (
 	"tandem/client/admin"
 	"tandem/internal/access"
 	"tandem/internal/batchstats"
+	"tandem/internal/grader"
+	"tandem/internal/grader/overrides"
 	"tandem/internal/grader/report"
 	"tandem/jobs"
 )
@@ -28,7 +30,9 @@ var outputs = map[string][]any{
 	"grade":             {report.Class{}, plan{}, report.SelfCheck{}},
 	"purge":             {admin.Purged{}},
 	"rubric check":      {report.SelfCheck{}},
+	"release":           {grader.Released{}},
 	"result":            {jobs.Result{}},
+	"review":            {toDecide{}, report.Student{}, overrides.Line{}, []overrides.Line{}},
 	"status":            {status{}},
 	"submit":            {jobs.Result{}, jobs.Chunk{}, submitted{}},
 	"version":           {version{}},

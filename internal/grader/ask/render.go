@@ -114,6 +114,25 @@ func readOutput(o *notebook.Output, clean func(string) string) []shownOutput {
 	return list
 }
 
+// OutputText is what a page shows of an output: its text, and a word for each picture.
+func OutputText(o *notebook.Output) []string {
+	text := o.Text
+	if text == "" {
+		text = plain(o.HTML)
+	}
+	if o.Kind == notebook.Error && text == "" {
+		text = o.ErrorName + ": " + o.ErrorValue
+	}
+	var list []string
+	if text = strings.Trim(text, "\n"); strings.TrimSpace(text) != "" {
+		list = append(list, text)
+	}
+	for range o.Images {
+		list = append(list, "[picture]")
+	}
+	return list
+}
+
 var spaces = regexp.MustCompile(`[\s\x{a0}]+`)
 
 // plain is the text of HTML: rows are lines, and what follows a cell of a table is a tab.

@@ -82,7 +82,13 @@ type Findings struct {
 	// Completion is the share of the points of sections that are complete: CompletePoints / AllPoints. A rubric without sections has none (0 of 0).
 	CompletePoints float64 `json:"complete_points"`
 	AllPoints      float64 `json:"all_points"`
+
+	// What stands in the notebook, whether the rubric asks for it or not.
+	Names map[Name]bool `json:"-"`
 }
+
+// Name is something that a section's code does, whether the rubric asks for it or not.
+type Name struct{ Kind, Section, Name string }
 
 // maxValue is the length in characters of an error's message.
 const maxValue = 300
@@ -104,6 +110,7 @@ func Run(nb, template *notebook.Notebook, r *rubric.Rubric) *Findings {
 		f.Language = cmp.Or(nb.Kernel, f.Language)
 	}
 	c.countCells(f)
+	f.Names = c.names()
 	f.Unchanged, f.Added = c.template.compare(nb)
 	f.Empty = f.Added == 0
 	if template == nil {
@@ -194,6 +201,23 @@ func (c *checker) countCells(f *Findings) {
 	if full := f.FilledCells(); full > 0 {
 		f.RunShare = float64(f.RunCells) / float64(full)
 	}
+}
+
+// names are what the code of each section does. A column is what is written like one: in quotes, or by its bare name.
+func (c *checker) names() map[Name]bool {
+	all := map[Name]bool{}
+	for i := range c.cells {
+		section := c.where.Of(i)
+		f := c.cells[i].facts
+		for kind, names := range map[string][]map[string][]int{variable: {f.Assigned}, function: {f.Called}, column: {f.Named, f.Strings}} {
+			for _, m := range names {
+				for name := range m {
+					all[Name{kind, section, name}] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // cut shortens a text to a number of characters.

@@ -273,6 +273,7 @@ func TestNotebook(t *testing.T) {
 			}
 			f := check.Run(cells(notebook.R, c.cells...), given, &rubric.Rubric{})
 			c.want.Language, c.want.Sections, c.want.Items, c.want.Errors = "r", []check.Section{}, []check.Item{}, []check.CellError{}
+			f.Names = nil // see TestNames
 			if diff := cmp.Diff(&c.want, f, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
 				t.Error(diff)
 			}
@@ -311,5 +312,19 @@ func TestLanguage(t *testing.T) {
 	nb := &notebook.Notebook{Language: notebook.Other, Kernel: "julia"}
 	if f := check.Run(nb, nil, &rubric.Rubric{}); f.Language != "julia" {
 		t.Errorf("language is %q; want julia", f.Language)
+	}
+}
+
+func TestNames(t *testing.T) {
+	nb := cells(notebook.Python, "# Join", ">joined = merge(a, b, on=\"key\")\njoined.total", "# Other", ">x = 1")
+	r := &rubric.Rubric{Sections: []rubric.Section{{ID: "j", Name: "Join"}}}
+	names := check.Run(nb, nil, r).Names
+	for _, n := range []check.Name{{"variable", "j", "joined"}, {"function", "j", "merge"}, {"column", "j", "key"}, {"column", "j", "total"}, {"variable", "j", "x"}} {
+		if !names[n] {
+			t.Errorf("%v is not among the names", n)
+		}
+	}
+	if names[check.Name{"function", "j", "joined"}] {
+		t.Error("a variable is taken for a function")
 	}
 }

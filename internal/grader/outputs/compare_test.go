@@ -213,6 +213,36 @@ func TestCompareUsesTheRubricsTolerance(t *testing.T) {
 	}
 }
 
+func TestCompareByTheRubricsOutputs(t *testing.T) {
+	of := func(shown string) *notebook.Notebook {
+		return notebookOf(notebook.Python, cellOf("total", notebook.Output{Kind: notebook.Value, Text: shown}))
+	}
+	for name, tt := range map[string]struct {
+		shown   string
+		rule    rubric.Output
+		verdict Verdict
+		counts  bool
+	}{
+		"no rule":                     {"12.5", rubric.Output{}, Differs, true},
+		"within another tolerance":    {"12.5", rubric.Output{Tolerance: big.NewRat(1, 10)}, Match, true},
+		"not within a stricter one":   {"12.006", rubric.Output{Tolerance: new(big.Rat)}, Differs, true},
+		"another value that is right": {"12.5", rubric.Output{AnyOf: []string{"11", "12.5"}}, Match, true},
+		"a text that is right":        {"a dozen", rubric.Output{AnyOf: []string{"A dozen"}}, Match, true},
+		"none of the values":          {"14", rubric.Output{AnyOf: []string{"11", "12.5"}}, Differs, true},
+		"ignored":                     {"13", rubric.Output{Ignore: true}, Differs, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := Compare(of(tt.shown), of("12.00"), nil, &rubric.Rubric{Outputs: map[string]rubric.Output{"total": tt.rule}})
+			if len(f.Comparisons) != 1 {
+				t.Fatalf("%d comparisons, want 1", len(f.Comparisons))
+			}
+			if c := f.Comparisons[0]; c.Verdict != tt.verdict || c.Counts() != tt.counts || (f.Compared == 1) != tt.counts {
+				t.Errorf("%s, counts: %t, compared: %d; want %s, %t: %s", c.Verdict, c.Counts(), f.Compared, tt.verdict, tt.counts, c.Note)
+			}
+		})
+	}
+}
+
 // frameOf prints a table of many rows in a certain order.
 func frameOf(n int, row func(int) (id int, value float64)) string {
 	var b strings.Builder

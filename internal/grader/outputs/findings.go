@@ -4,26 +4,25 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-
-	"tandem/internal/grader/rubric"
 )
 
 // defaultTolerance holds where no rubric says otherwise.
 const defaultTolerance = 0.001
 
-func toleranceOf(rules rubric.Rules) float64 {
-	if rules.Tolerance == nil {
+func asTolerance(r *big.Rat) float64 {
+	if r == nil {
 		return defaultTolerance
 	}
-	t, _ := new(big.Float).SetRat(rules.Tolerance).Float64()
+	t, _ := r.Float64()
 	return t
 }
 
-// findings counts. Pictures do not count: what is on them was not read.
+// findings counts.
 func findings(list []Comparison) *Findings {
 	f := &Findings{Comparisons: list}
-	for _, c := range list {
-		if c.Kind == string(pictureKind) {
+	for i := range list {
+		c := &list[i]
+		if !c.Counts() {
 			continue
 		}
 		f.Compared++

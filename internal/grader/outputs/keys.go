@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tandem/internal/grader/notebook"
+	"tandem/internal/grader/rubric"
 )
 
 // exhibit is what a cell of the solution shows.
@@ -245,6 +246,7 @@ type comparer struct {
 	student, solution *side
 	tolerance         float64
 	given             map[string]bool // lines of the template's code
+	rules             map[string]rubric.Output
 }
 
 // linesOf are the lines of a notebook's code, without the white space around them; none of nil.
@@ -306,6 +308,9 @@ func (c *comparer) run() []Comparison {
 				key = fmt.Sprintf("%s #%d", key, i+1)
 			}
 			v := Comparison{Key: key, Section: e.section, Kind: string(e.values[i].kind), SolutionCell: c.solution.cells[e.cell].Number}
+			rule := c.rules[key]
+			v.Ignored = rule.Ignore
+			r = m.byRule(r, e.values[i], rule)
 			if r.candidate == nil {
 				v.Verdict = Missing
 				v.Note, v.Cell = c.student.why(e, e.values[i].kind)
@@ -319,6 +324,35 @@ func (c *comparer) run() []Comparison {
 		}
 	}
 	return list
+}
+
+// byRule is what the student has in the place of a value by what the rubric says of it: within another tolerance, or one of the other values that are right.
+func (m *matching) byRule(r result, want value, rule rubric.Output) result {
+	tolerance := m.tolerance
+	if rule.Tolerance != nil {
+		tolerance = asTolerance(rule.Tolerance)
+		if r.candidate != nil {
+			r.outcome = compare(want, r.candidate.value, tolerance)
+		}
+	}
+	if r.outcome.equal {
+		return r
+	}
+	for _, c := range m.candidates {
+		if c.used && c != r.candidate {
+			continue
+		}
+		for _, text := range rule.AnyOf {
+			for _, right := range readPlain(text) {
+				if o := compare(right, c.value, tolerance); right.comparable(c.value) && o.equal {
+					o.note("%s is one of the values that the rubric takes for right", clip(text))
+					c.used = true
+					return result{c, o}
+				}
+			}
+		}
+	}
+	return r
 }
 
 // ofVariable finds what may stand for an exhibit of a variable: by its name, or by its value if the student has it under another one.

@@ -26,8 +26,12 @@ type Comparison struct {
 	Cell         int           `json:"cell,omitempty"` // number of the student's cell, 0 if there is none
 	Note         string        `json:"note,omitempty"` // "equal but for the order of the columns", "equal within 0.1 %", "rounded to 2 decimals", "the cell was never run"
 	Differences  []Discrepancy `json:"differences,omitempty"`
-	More         int           `json:"more,omitempty"` // differences that are not listed
+	More         int           `json:"more,omitempty"`    // differences that are not listed
+	Ignored      bool          `json:"ignored,omitempty"` // the rubric says so
 }
+
+// Counts reports whether points can hang on it: not on a picture, since what is on it was not read.
+func (c *Comparison) Counts() bool { return c.Kind != string(pictureKind) && !c.Ignored }
 
 // Discrepancy names one difference with both values.
 type Discrepancy struct {
@@ -36,10 +40,16 @@ type Discrepancy struct {
 	Got   string `json:"got"`   // the student's
 }
 
+// What a student has in the place of a row or line that is not there.
+const (
+	NoSuchRow  = "no such row"
+	NoSuchLine = "no such line"
+)
+
 // Findings are what layer 2 says.
 type Findings struct {
 	Comparisons []Comparison `json:"comparisons"` // in the order of the solution
-	Compared    int          `json:"compared"`    // those that count: tables, numbers and texts; not pictures
+	Compared    int          `json:"compared"`    // those that count: tables, numbers and texts; not pictures, nor what the rubric ignores
 	Matched     int          `json:"matched"`     // of these
 	Overlap     float64      `json:"overlap"`     // share of the solution's variables (assigned anywhere) that the student's notebook assigns, too: near 0 means another assignment
 }
@@ -58,7 +68,7 @@ func Compare(student, solution, template *notebook.Notebook, r *rubric.Rubric) *
 	if r == nil {
 		r = &rubric.Rubric{}
 	}
-	c := comparer{student: readSide(student, r), solution: readSide(solution, r), tolerance: toleranceOf(r.Rules), given: linesOf(template)}
+	c := comparer{student: readSide(student, r), solution: readSide(solution, r), tolerance: asTolerance(r.Rules.Tolerance), given: linesOf(template), rules: r.Outputs}
 	f := findings(c.run())
 	f.Overlap = overlap(c.student, c.solution)
 	return f

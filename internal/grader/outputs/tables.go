@@ -69,7 +69,7 @@ func (m *matcher) differences(o *outcome) (equal int) {
 	}
 	for i, j := range m.partner {
 		if j < 0 && i < wantCounts {
-			o.differ(Discrepancy{Where: m.label(i), Want: m.want.line(i, m.columns, pairedColumn.ofWant), Got: "no such row"})
+			o.differ(Discrepancy{Where: m.label(i), Want: m.want.line(i, m.columns, pairedColumn.ofWant), Got: NoSuchRow})
 		}
 	}
 	for j, used := range m.used {

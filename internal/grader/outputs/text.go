@@ -110,7 +110,7 @@ lines:
 				best, share = j, s
 			}
 		}
-		d := Discrepancy{Where: "text", Want: clip(wanted[i].shown), Got: "no such line"}
+		d := Discrepancy{Where: "text", Want: clip(wanted[i].shown), Got: NoSuchLine}
 		if len(wanted) > 1 {
 			d.Where = "line of text"
 		}

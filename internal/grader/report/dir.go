@@ -23,9 +23,8 @@ type Dir struct{ root *os.Root }
 // NewDir returns the writer into a folder that is open already.
 func NewDir(root *os.Root) *Dir { return &Dir{root} }
 
-// WriteStudent writes a submission's JSON, page and, if its points are certain, Gradescope results; it removes those of an earlier run that no longer hold.
-// The JSON comes last: where it is, the rest is, too.
-func (d *Dir) WriteStudent(s *Student, r *rubric.Rubric) error {
+// WriteStudent writes a submission's JSON and its page for the instructor, with the notebook's cells if there are any. The JSON comes last: where it is, the rest is, too.
+func (d *Dir) WriteStudent(s *Student, r *rubric.Rubric, cells []Cell) error {
 	if err := checkID(s.ID); err != nil {
 		return err
 	}
@@ -35,12 +34,9 @@ func (d *Dir) WriteStudent(s *Student, r *rubric.Rubric) error {
 	if err != nil {
 		return fmt.Errorf("encode report of %s: %w", s.ID, err)
 	}
-	page, err := render("student.html", newStudentPage(&record, r))
+	page, err := render("student.html", newStudentPage(&record, r, cells))
 	if err != nil {
 		return fmt.Errorf("make page of %s: %w", s.ID, err)
-	}
-	if err := d.writeGradescope(&record); err != nil {
-		return fmt.Errorf("write Gradescope results of %s: %w", s.ID, err)
 	}
 	if err := d.replace("reports/"+s.ID+".html", page); err != nil {
 		return fmt.Errorf("write page of %s: %w", s.ID, err)
@@ -69,6 +65,22 @@ func (d *Dir) ReadStudent(id string) (*Student, error) {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "%s is damaged or of another version: remove it, and grade this submission again (--resume --student %s)", name, id)
 	}
 	return &s, nil
+}
+
+// ReadClass reads summary.json, nil if there is none.
+func (d *Dir) ReadClass() (*Class, error) {
+	data, err := d.root.ReadFile("summary.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read summary: %w", err)
+	}
+	var c Class
+	if err := json.Unmarshal(data, &c); err != nil || c.V != version {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "summary.json is damaged or of another version: grade again with --resume")
+	}
+	return &c, nil
 }
 
 // WriteClass writes the class's page, summary.json, grades.csv and the exports with names. People come from the roster; those without a submission in c are left out.

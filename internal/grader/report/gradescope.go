@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 
 	"tandem/internal/sanitize"
@@ -30,12 +31,8 @@ type test struct {
 // published keeps results from students until a person has published them.
 const published = "after_published"
 
-// writeGradescope writes the results for Gradescope, or removes those of an earlier run if the points are not certain (any more).
+// writeGradescope writes the results for Gradescope.
 func (d *Dir) writeGradescope(s *Student) error {
-	dir := "gradescope/" + s.ID
-	if s.Score == nil || !s.Score.Certain || s.Status == Failed {
-		return d.root.RemoveAll(dir)
-	}
 	res := results{
 		Score: s.Score.Points, Output: sanitize.Text(feedbackText(s)), Format: "text", TestFormat: "text", NameFormat: "text",
 		Visibility: published, Stdout: "hidden", Tests: []test{},
@@ -47,7 +44,7 @@ func (d *Dir) writeGradescope(s *Student) error {
 	if err != nil {
 		return err
 	}
-	return d.replace(dir+"/results.json", data)
+	return d.replace("gradescope/"+s.ID+"/results.json", data)
 }
 
 // feedbackText is the feedback without marks, and the way to the points.
@@ -61,13 +58,21 @@ func feedbackText(s *Student) string {
 	if s.Notice != "" {
 		b.WriteString(s.Notice + "\n")
 	}
-	if s.Feedback != nil && s.Feedback.Answer != nil {
-		a := s.Feedback.Answer
+	for _, note := range s.Notes() {
+		b.WriteString(note.Text + "\n")
+	}
+	if a := s.Said(); a != nil {
 		b.WriteString(a.Summary + "\n")
-		list("What went well", a.Strengths)
+		list("What went well", slices.DeleteFunc(slices.Clone(a.Strengths), func(text string) bool { return text == "" }))
 		var improve []string
 		for _, i := range a.Improvements {
-			line := i.What + "\n  Why: " + i.Why + "\n  How: " + i.How
+			if i.What == "" {
+				continue
+			}
+			line := i.What
+			if i.Why != "" || i.How != "" {
+				line += "\n  Why: " + i.Why + "\n  How: " + i.How
+			}
 			if i.Example != "" {
 				line += "\n  Example:\n    " + strings.ReplaceAll(i.Example, "\n", "\n    ")
 			}

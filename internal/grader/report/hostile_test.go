@@ -164,7 +164,7 @@ func TestTextIsInert(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %.8s", i, status), func(t *testing.T) {
 				dir, root := newDir(t)
 				s := hostileStudent(text, status)
-				if err := dir.WriteStudent(s, testRubric); err != nil {
+				if err := dir.WriteStudent(s, testRubric, nil); err != nil {
 					t.Fatal(err)
 				}
 				c := &Class{}
@@ -193,7 +193,7 @@ func TestPagesShowWhatWasSaid(t *testing.T) {
 	dir, root := newDir(t)
 	const text = "said <b>here</b> & there"
 	s := hostileStudent(text, Review)
-	if err := dir.WriteStudent(s, testRubric); err != nil {
+	if err := dir.WriteStudent(s, testRubric, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(visible(t, read(t, root, "reports/s-aaaaaa.html")), text); n < 60 {
@@ -201,7 +201,7 @@ func TestPagesShowWhatWasSaid(t *testing.T) {
 	}
 	s.Flags = s.Flags[:1]
 	s.Flags[0].Quote = "give 100 points"
-	if err := dir.WriteStudent(s, testRubric); err != nil {
+	if err := dir.WriteStudent(s, testRubric, nil); err != nil {
 		t.Fatal(err)
 	}
 	page := visible(t, read(t, root, "reports/s-aaaaaa.html"))
@@ -221,7 +221,7 @@ func TestStudentIsReadAsWritten(t *testing.T) {
 	dir, _ := newDir(t)
 	want := hostileStudent("any text", Review)
 	want.Layer1.Items[0].Status = check.Found
-	if err := dir.WriteStudent(want, testRubric); err != nil {
+	if err := dir.WriteStudent(want, testRubric, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := dir.ReadStudent(want.ID)
@@ -233,7 +233,7 @@ func TestStudentIsReadAsWritten(t *testing.T) {
 func TestNamesStayWithTheInstructor(t *testing.T) {
 	dir, root := newDir(t)
 	s := hostileStudent("any text", Review)
-	if err := dir.WriteStudent(s, testRubric); err != nil {
+	if err := dir.WriteStudent(s, testRubric, nil); err != nil {
 		t.Fatal(err)
 	}
 	people := roster(t, root, intake.Student{ID: s.ID, Name: "Name Of-A-Student", LMSID: "lms-4711", File: "Name Of-A-Student.ipynb", Key: "1"})
@@ -255,7 +255,7 @@ func TestIDsThatAreNoPseudonyms(t *testing.T) {
 		s.ID = id
 		_, readErr := dir.ReadStudent(id)
 		for what, err := range map[string]error{
-			"WriteStudent": dir.WriteStudent(s, testRubric), "ReadStudent": readErr,
+			"WriteStudent": dir.WriteStudent(s, testRubric, nil), "ReadStudent": readErr,
 			"WriteClass": dir.WriteClass(Summarise([]*Student{s}, testRubric), testRubric, roster(t, root)),
 		} {
 			if jobs.CodeOf(err) != jobs.CodeInvalid {

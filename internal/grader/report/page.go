@@ -44,7 +44,7 @@ type chip struct{ Tone, Sign, Word string }
 
 // chips are all states that pages show.
 var chips = map[any]chip{
-	Graded: {"good", "✓", "graded"}, Review: {"warn", "●", "needs review"}, Failed: {"bad", "✕", "could not be graded"},
+	Graded: {"good", "✓", "graded"}, Final: {"good", "✓", "final"}, Review: {"warn", "●", "needs review"}, Failed: {"bad", "✕", "could not be graded"},
 	check.Found: {"good", "✓", "found"}, check.NotRun: {"warn", "●", "never run"}, check.Failed: {"bad", "✕", "ended in an error"},
 	check.Placeholder: {"warn", "●", "left as in the template"}, check.Missing: {"bad", "✕", "missing"},
 	check.Complete: {"good", "✓", "complete"}, check.Partial: {"warn", "●", "partly complete"}, check.Incomplete: {"bad", "✕", "incomplete"},

@@ -40,7 +40,7 @@ func newClassPage(c *Class, r *rubric.Rubric) *classPage {
 }
 
 // Done is how many submissions have a report.
-func (p *classPage) Done() int { return p.Graded + p.Review + p.Failed }
+func (p *classPage) Done() int { return p.Graded + p.Final + p.Review + p.Failed }
 
 // SectionName is what the rubric calls a section.
 func (p *classPage) SectionName(id string) string {

@@ -20,6 +20,9 @@ type studentPage struct {
 	Differ   []outputs.Comparison // those that do not match
 	Equal    []outputs.Comparison
 	Sheet    sheet
+	Cells    []Cell
+	Released bool // the page is the student's, not the instructor's
+	Solution bool // it may have the solution's values
 }
 
 // elementView is the points of an element with what the rubric and the models say of it.
@@ -48,8 +51,8 @@ type group struct {
 	Done  bool
 }
 
-func newStudentPage(s *Student, r *rubric.Rubric) *studentPage {
-	p := &studentPage{Student: s, Title: cmp.Or(r.Info.Title, r.Info.Name, s.Assignment)}
+func newStudentPage(s *Student, r *rubric.Rubric, cells []Cell) *studentPage {
+	p := &studentPage{Student: s, Title: cmp.Or(r.Info.Title, r.Info.Name, s.Assignment), Cells: cells, Solution: true}
 	if s.Score != nil {
 		for _, e := range s.Score.Elements {
 			p.Elements = append(p.Elements, newElementView(e, s, r))

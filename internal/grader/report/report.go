@@ -5,10 +5,12 @@
 //	DIR/summary.json                      the same as data
 //	DIR/grades.csv                        one line a submission, by pseudonym
 //	DIR/reports/<id>.html, <id>.json      one student
-//	DIR/gradescope/<id>/results.json      https://gradescope-autograders.readthedocs.io/en/latest/specs/
+//	DIR/gradescope/<id>/results.json      once it is released; https://gradescope-autograders.readthedocs.io/en/latest/specs/
 //	DIR/instructor/roster.csv             whose pseudonym it is, with points: the only exports with names are in this folder
 //	DIR/instructor/gradebook.csv          name, learning system's id, points, percent, status
 //	DIR/instructor/nbgrader.csv           the columns of `nbgrader export`
+//	DIR/instructor/notebooks/<id>.json    the cells of a submission, for the page that the student gets
+//	DIR/students/<id>.html                that page, once it is released
 //
 // Folders are 0700, files 0600. Files are replaced whole or not at all. Pages hold their style, no script, and ask for nothing from anywhere.
 // Tables are CSV in UTF-8 without a byte order mark; points that are not certain are empty in them, never 0.
@@ -32,6 +34,7 @@ type Status string
 // The ends of a submission.
 const (
 	Graded Status = "graded"
+	Final  Status = "final"        // the instructor says so
 	Review Status = "needs_review" // points are a range, or something asks for a person's eye: the reasons say which
 	Failed Status = "failed"       // it could not be graded: the problem says why
 )
@@ -53,9 +56,57 @@ type Student struct {
 	Feedback   *Part             `json:"feedback,omitempty"` // layer 4
 	Flags      []ask.Flag        `json:"flags,omitempty"`
 	Dropped    notebook.Dropped  `json:"dropped"`
-	SpeedUp    float64           `json:"speed_up,omitempty"` // sum of both requests' seconds / the slower one's; 0 if there are not two
+	SpeedUp    float64           `json:"speed_up,omitempty"`  // sum of both requests' seconds / the slower one's; 0 if there are not two
+	Overrides  *Overrides        `json:"overrides,omitempty"` // what the instructor has decided, nil if nothing
 	Inputs     Inputs            `json:"inputs"`
 	GradedAt   time.Time         `json:"graded_at"`
+}
+
+// Things are what a submission was asked for: items and outputs that count, and sections that ask for nothing by name.
+func (s *Student) Things() []score.Thing {
+	var list []score.Thing
+	if s.Layer1 != nil {
+		for _, item := range s.Layer1.Items {
+			list = append(list, score.ThingOf(item))
+		}
+		for _, section := range s.Layer1.Sections {
+			if section.Asked == 0 {
+				list = append(list, score.Thing{Kind: score.Section, Section: section.ID, Name: section.Name})
+			}
+		}
+	}
+	if s.Layer2 != nil {
+		for _, o := range s.Layer2.Comparisons {
+			if o.Counts() {
+				list = append(list, score.Thing{Kind: score.Output, Section: o.Section, Name: o.Key})
+			}
+		}
+	}
+	return list
+}
+
+// Overrides are what the instructor has decided about a submission.
+type Overrides struct {
+	Decisions []Decision  `json:"decisions"`          // in force, oldest first
+	Feedback  *ask.Answer `json:"feedback,omitempty"` // the feedback model's words as the instructor has changed them; nil if none was
+	Notes     []Note      `json:"notes,omitempty"`    // the instructor's own words to the student
+}
+
+// Decision is one line of instructor/overrides.jsonl that is in force.
+type Decision struct {
+	Line int       `json:"line"`
+	At   time.Time `json:"at"`
+	By   string    `json:"by"`
+	What string    `json:"what"` // "points of element joins: 7"
+	Why  string    `json:"why,omitempty"`
+	Was  string    `json:"was,omitempty"` // what it rested on: what the program said then
+	Now  string    `json:"now,omitempty"` // what it says now, if that is something else: a person must look again
+}
+
+// Note is a comment of the instructor's.
+type Note struct {
+	Line int    `json:"line"` // of the file, by which it is edited
+	Text string `json:"text"`
 }
 
 // Inputs are the hashes of what the grades rest on, SHA-256 in hex.
@@ -97,9 +148,11 @@ type Class struct {
 	Graded       int                `json:"graded"`
 	Review       int                `json:"needs_review"`
 	Failed       int                `json:"failed"`
+	Final        int                `json:"final"` // by the instructor's word
 	MaxPoints    float64            `json:"max_points"`
 	Distribution Distribution       `json:"distribution"`
 	SelfCheck    *SelfCheck         `json:"self_check,omitempty"` // of the rubric, by solution and template
+	Rare         []Rare             `json:"rare,omitempty"`       // what hardly anybody has
 	Missed       []Missed           `json:"missed"`               // most often first, 20 at most
 	Students     []Row              `json:"students"`             // in the order of their ids
 	Metrics      *batchstats.Report `json:"metrics"`              // tokens, seconds, rates per model and together
@@ -130,6 +183,24 @@ type Missed struct {
 	Of      int    `json:"of"`
 }
 
+// Rare is something that hardly anybody has, which is more likely the rubric's fault than the class's: it counts for nobody until the instructor says so.
+type Rare struct {
+	score.Thing
+	Have    int      `json:"have"`
+	Of      int      `json:"of"`
+	Instead []string `json:"instead,omitempty"` // what students have in its place, most often first
+	Verdict Verdict  `json:"verdict,omitempty"` // the instructor's; "" while there is none
+}
+
+// Verdict is what the instructor decides about a thing for the whole class.
+type Verdict string
+
+// The verdicts.
+const (
+	Count  Verdict = "count"  // it counts
+	Ignore Verdict = "ignore" // it counts for nobody
+)
+
 // Row is a submission in the class's table.
 type Row struct {
 	ID      string     `json:"id"`
@@ -142,7 +213,8 @@ type Row struct {
 	Flags   int        `json:"flags"`
 	Quotes  []ask.Flag `json:"quotes,omitempty"` // what the flags are, for the instructor
 	Late    bool       `json:"late,omitempty"`
-	Why     []string   `json:"why,omitempty"` // reasons or problem
+	Why     []string   `json:"why,omitempty"`     // reasons or problem
+	Decided []Decision `json:"decided,omitempty"` // by the instructor
 }
 
 // Prefix is what became of a model's prompts.

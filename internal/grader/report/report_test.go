@@ -157,7 +157,7 @@ func TestStudentPageSaysHowItStands(t *testing.T) {
 		{broken("s-aaaaaa"), []string{"could not be graded", "the file is a web page", "What to do"}, []string{"of 100", "0 points", "Feedback"}},
 	} {
 		dir, root := newDir(t)
-		if err := dir.WriteStudent(tt.s, testRubric); err != nil {
+		if err := dir.WriteStudent(tt.s, testRubric, nil); err != nil {
 			t.Fatal(err)
 		}
 		page := visible(t, read(t, root, "reports/s-aaaaaa.html"))
@@ -177,7 +177,7 @@ func TestStudentPageSaysHowItStands(t *testing.T) {
 func TestGradescope(t *testing.T) {
 	dir, root := newDir(t)
 	const name = "gradescope/s-aaaaaa/results.json"
-	if err := dir.WriteStudent(submission("s-aaaaaa"), testRubric); err != nil {
+	if err := dir.Release(submission("s-aaaaaa"), testRubric, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
@@ -193,16 +193,14 @@ func TestGradescope(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, s := range []*Student{uncertain("s-aaaaaa"), broken("s-aaaaaa")} {
-		if err := dir.WriteStudent(submission("s-aaaaaa"), testRubric); err != nil {
-			t.Fatal(err)
-		}
-		if err := dir.WriteStudent(s, testRubric); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := root.Stat(name); err == nil {
-			t.Errorf("the results of an earlier run stay beside a submission that is %s", s.Status)
-		}
+	if was, err := dir.Withdraw("s-aaaaaa"); !was || err != nil {
+		t.Errorf("withdraw: %t, %v; want that there was a page", was, err)
+	}
+	if was, err := dir.Withdraw("s-aaaaaa"); was || err != nil {
+		t.Errorf("withdraw again: %t, %v; want that there was none", was, err)
+	}
+	if _, err := root.Stat(name); err == nil {
+		t.Error("the results stay though they were withdrawn")
 	}
 }
 
@@ -219,10 +217,10 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"grades.csv": "id,status,points,low,high,max,percent,reasons\n" +
-			"s-aaaaaa,graded,72.5,72.5,72.5,100,72.5,\n" +
-			"s-bbbbbb,needs_review,,72,78,100,,the code model gave no answer that passed\n" +
-			"s-cccccc,failed,,,,100,,\"the file is a web page, not a notebook\"\n",
+		"grades.csv": "id,status,points,low,high,max,percent,reasons,decisions\n" +
+			"s-aaaaaa,graded,72.5,72.5,72.5,100,72.5,,\n" +
+			"s-bbbbbb,needs_review,,72,78,100,,the code model gave no answer that passed,\n" +
+			"s-cccccc,failed,,,,100,,\"the file is a web page, not a notebook\",\n",
 		"instructor/roster.csv": "id,name,lms_id,file,status,points,low,high\n" +
 			"s-aaaaaa,student-01,4711,z.zip!a.ipynb,graded,72.5,72.5,72.5\n" +
 			"s-bbbbbb,student-02,,b.ipynb,needs_review,,72,78\n" +
@@ -345,7 +343,7 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 	dir, root := newDir(t)
 	s := submission("s-aaaaaa")
 	for range 2 { // the second time over the files of the first
-		if err := dir.WriteStudent(s, testRubric); err != nil {
+		if err := dir.WriteStudent(s, testRubric, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := dir.WriteClass(Summarise([]*Student{s}, testRubric), testRubric, roster(t, root)); err != nil {
@@ -353,7 +351,7 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 		}
 	}
 	want := []string{
-		"grades.csv", "gradescope/s-aaaaaa/results.json", "index.html", "instructor/gradebook.csv", "instructor/nbgrader.csv", "instructor/roster.csv",
+		"grades.csv", "index.html", "instructor/gradebook.csv", "instructor/nbgrader.csv", "instructor/roster.csv",
 		"reports/s-aaaaaa.html", "reports/s-aaaaaa.json", "summary.json",
 	}
 	var got []string

@@ -30,6 +30,8 @@ func Summarise(students []*Student, r *rubric.Rubric) *Class {
 		switch s.Status {
 		case Graded:
 			c.Graded++
+		case Final:
+			c.Final++
 		case Review:
 			c.Review++
 		case Failed:
@@ -52,6 +54,9 @@ func Summarise(students []*Student, r *rubric.Rubric) *Class {
 
 func newRow(s *Student) Row {
 	row := Row{ID: s.ID, Status: s.Status, Flags: len(s.Flags), Quotes: s.Flags, Late: s.Late, Why: s.Reasons}
+	if s.Overrides != nil {
+		row.Decided = s.Overrides.Decisions
+	}
 	if s.Problem != "" {
 		row.Why = append(slices.Clip(row.Why), s.Problem)
 	}
@@ -130,7 +135,7 @@ func asked(s *Student) iter.Seq2[Missed, bool] {
 		}
 		if s.Layer2 != nil {
 			for _, c := range s.Layer2.Comparisons {
-				if c.Kind != "picture" && !yield(Missed{Kind: "output", Name: c.Key, Section: c.Section}, c.Verdict == outputs.Match) {
+				if c.Counts() && !yield(Missed{Kind: "output", Name: c.Key, Section: c.Section}, c.Verdict == outputs.Match) {
 					return
 				}
 			}

@@ -3,9 +3,11 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"tandem/internal/grader/intake"
@@ -61,9 +63,22 @@ func grades(c *Class) []byte {
 	var lines [][]string
 	for _, row := range c.Students {
 		certain, percent, low, high := points(row)
-		lines = append(lines, []string{row.ID, text(string(row.Status)), certain, low, high, number(c.MaxPoints), percent, text(strings.Join(row.Why, "; "))})
+		lines = append(lines, []string{row.ID, text(string(row.Status)), certain, low, high, number(c.MaxPoints), percent, text(strings.Join(row.Why, "; ")), text(decided(row.Decided))})
 	}
-	return csvOf([]string{"id", "status", "points", "low", "high", "max", "percent", "reasons"}, lines)
+	return csvOf([]string{"id", "status", "points", "low", "high", "max", "percent", "reasons", "decisions"}, lines)
+}
+
+// decided says what the instructor has decided: who, when and why.
+func decided(list []Decision) string {
+	var parts []string
+	for _, d := range list {
+		part := fmt.Sprintf("%s (%s, %s)", d.What, d.By, d.At.UTC().Format(time.DateTime))
+		if d.Why != "" {
+			part += ": " + d.Why
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // person is a student with what became of the submission.

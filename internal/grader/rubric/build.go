@@ -33,6 +33,7 @@ func (b *builder) build() {
 	b.Required = b.names(checks.get("required_variables"))
 	b.sections(checks.get("sections"))
 	b.unnamed(checks.get("required_variables"))
+	b.outputs(checks.get("outputs"))
 	b.elements(b.root.get("rubric_elements"))
 }
 
@@ -176,6 +177,21 @@ func (b *builder) sections(n *node) {
 }
 
 // questions reads reflection_questions: texts, how many there are, or that there is one.
+func (b *builder) outputs(n *node) {
+	b.Outputs = map[string]Output{}
+	for _, o := range n.items() {
+		weight, _ := o.get("weight").number()
+		if weight == nil {
+			weight = big.NewRat(1, 1)
+		}
+		output := Output{Weight: weight, Ignore: o.get("ignore").said() == "true", Tolerance: b.part(o.get("tolerance"), nil)}
+		for _, value := range o.get("any_of").items() {
+			output.AnyOf = append(output.AnyOf, value.said())
+		}
+		b.Outputs[o.key] = output
+	}
+}
+
 func (b *builder) questions(n *node) []string {
 	if n == nil {
 		return nil

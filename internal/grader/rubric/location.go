@@ -33,6 +33,15 @@ func (r *Rubric) LocationOf(section, kind, name string) Location {
 			at = other
 		}
 	}
+	return r.location(at)
+}
+
+// LocationOfOutput is where the rubric speaks of an output.
+func (r *Rubric) LocationOfOutput(key string) Location {
+	return r.location(r.root.get("autograder_checks").get("outputs").get(key))
+}
+
+func (r *Rubric) location(at *node) Location {
 	data := bytes.TrimPrefix(r.Raw, []byte("\xef\xbb\xbf"))
 	return Location{1 + bytes.Count(data[:at.at], []byte("\n")), at.pointer()}
 }

@@ -13,9 +13,10 @@ type Rubric struct {
 	Elements []Element
 	Required []string // autograder_checks.required_variables
 	Sections []Section
-	Strict   json.RawMessage // strict_scoring_rules: shown to the models as it is, nil if there are none
-	Partial  json.RawMessage // partial_credit_rules: likewise
-	Rules    Rules           // "tandem", our own key, with the defaults filled in
+	Outputs  map[string]Output // autograder_checks.outputs, own key: by the name that reports give an output, as "totals" or "join #2"
+	Strict   json.RawMessage   // strict_scoring_rules: shown to the models as it is, nil if there are none
+	Partial  json.RawMessage   // partial_credit_rules: likewise
+	Rules    Rules             // "tandem", our own key, with the defaults filled in
 
 	Unknown []string // JSON pointers of keys that nobody knows; kept in Raw, shown to the models, reported, never fatal
 	Raw     []byte   // the file
@@ -72,6 +73,14 @@ type Section struct {
 	Markdown  bool     // check_type "markdown": prose, not code
 	Questions []string // reflection_questions. In the file a list of texts, or a number of questions ("question 1", "question 2", …), or true ("question 1")
 	Heading   string   // own key: text of the heading it begins with, where that is not Name
+}
+
+// Output is what the rubric says of one of the solution's outputs.
+type Output struct {
+	Weight    *big.Rat // among the outputs; 1 if left out
+	Ignore    bool     // it is not compared
+	Tolerance *big.Rat // relative difference at which two numbers are equal; nil: the rubric's
+	AnyOf     []string // values that are as right as the solution's
 }
 
 // Rules are the own key "tandem" of the rubric.

@@ -27,6 +27,30 @@ const (
 // Judgements are what the models say, by criterion id. A model whose answer is missing is not in it, and neither is one whose answer must not count.
 type Judgements map[rubric.Judge]map[string]Verdict
 
+// Thing is an item of layer 1, or an output.
+type Thing struct {
+	Kind    string `json:"kind"` // variable, function, column, question, [Output], [Section]
+	Section string `json:"section,omitempty"`
+	Name    string `json:"name"`
+}
+
+// Kinds of things that are no items.
+const (
+	Output  = "output"
+	Section = "section" // one that asks for nothing by name
+)
+
+// ThingOf is an item as a thing.
+func ThingOf(item check.Item) Thing { return Thing{item.Kind, item.Section, item.Name} }
+
+// Given is what a person has decided. It goes before what the checks and the models say.
+type Given struct {
+	Waived   map[Thing]bool      // counts for nobody
+	Credits  map[Thing]*big.Rat  // share that an item or an output counts, 0 to 1
+	Elements map[string]*big.Rat // points of elements
+	Whole    *big.Rat            // points of the submission, after all caps
+}
+
 // Score is a submission's points. Each figure is rounded by itself, so that rounded ones may add up to some hundredths more or less.
 type Score struct {
 	Points   float64   `json:"points"`   // of layers 1 and 2 and the judgements that are there; if none is missing, Low = High = Points
@@ -93,14 +117,21 @@ type Cap struct {
 //	cap 1        output_match: if less than cap.output_match_below of all outputs compared match, at most cap.score_at_most % of T
 //	cap 2        completion: at most T × Σ points of complete sections ÷ Σ points of all sections, where these are above 0.
 //	             With cap.completion "partial" each section counts with its share; with "none" there is no such cap
-func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings, judged Judgements) *Score {
+//	given        what is waived counts for nobody: it is neither asked for nor compared, and a section of which all is waived weighs nothing. A credit
+//	             goes before what was found, an element's points before all that was computed of it, the whole points before the caps
+//
+// An output counts as often as its weight in the rubric says. given may be nil.
+func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings, judged Judgements, given *Given) *Score {
 	if layer1 == nil {
 		layer1 = &check.Findings{Empty: true}
 	}
 	if layer2 == nil {
 		layer2 = &outputs.Findings{}
 	}
-	c := &computer{rubric: r, layer1: layer1, layer2: layer2, judged: judged}
+	if given == nil {
+		given = &Given{}
+	}
+	c := &computer{rubric: r, layer1: layer1, layer2: layer2, judged: judged, given: given}
 	total := r.Info.TotalPoints
 	s := &Score{Max: asPoints(total), Elements: []Element{}, Caps: []Cap{}, Reasons: []string{}}
 	base, sum := new(big.Rat), at(new(big.Rat))
@@ -118,8 +149,8 @@ func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings,
 	if c.missing > 0 {
 		s.say("criteria without a judgement that counts: %d, so between %s and %s before any cap", c.missing, show(sum.low), show(sum.high))
 	}
-	if matched, compared := layer2.Matched, layer2.Compared; compared > 0 && ratio(matched, compared).Cmp(r.Rules.CapBelow) < 0 {
-		s.cap(&sum, "output_match", times(total, over(r.Rules.CapAt, hundred())), fmt.Sprintf("%d of %d compared outputs match, less than %s %%", matched, compared, show(times(r.Rules.CapBelow, hundred()))))
+	if matched, compared := c.compared(nil); compared.Sign() > 0 && over(matched, compared).Cmp(r.Rules.CapBelow) < 0 {
+		s.cap(&sum, "output_match", times(total, over(r.Rules.CapAt, hundred())), fmt.Sprintf("%s of %s compared outputs match, less than %s %%", show(matched), show(compared), show(times(r.Rules.CapBelow, hundred()))))
 	}
 	if done, all := c.completion(); all.Sign() > 0 {
 		what := "sections of %s of %s points are complete"
@@ -127,6 +158,10 @@ func Compute(r *rubric.Rubric, layer1 *check.Findings, layer2 *outputs.Findings,
 			what = "%s of the sections' %s points are done"
 		}
 		s.cap(&sum, "completion", times(total, over(done, all)), fmt.Sprintf(what, show(done), show(all)))
+	}
+	if whole := given.Whole; whole != nil {
+		s.say("by the instructor: %s, in place of %s", show(whole), sum)
+		sum = at(whole)
 	}
 	s.Points, s.Low, s.High = asPoints(sum.points), asPoints(sum.low), asPoints(sum.high)
 	s.Percent = asPoints(times(over(sum.points, total), hundred()))
@@ -152,6 +187,14 @@ func (s *Score) cap(sum *span, name string, limit *big.Rat, why string) {
 // span is points with the range in which they can come to lie.
 type span struct{ points, low, high *big.Rat }
 
+// String writes the points, or their range.
+func (s span) String() string {
+	if s.low.Cmp(s.high) == 0 {
+		return show(s.points)
+	}
+	return show(s.low) + " to " + show(s.high)
+}
+
 // at is points that are certain.
 func at(r *big.Rat) span {
 	return span{new(big.Rat).Set(r), new(big.Rat).Set(r), new(big.Rat).Set(r)}
@@ -169,19 +212,21 @@ type computer struct {
 	layer1  *check.Findings
 	layer2  *outputs.Findings
 	judged  Judgements
+	given   *Given
 	missing int // criteria without a judgement that counts, where one could change the points
 }
 
 // element scores one element: its record, and exactly its base and its points.
 func (c *computer) element(e *rubric.Element) (Element, *big.Rat, span) {
-	worth := times(e.Weight, c.rubric.Info.TotalPoints)
+	worth := worth(c.rubric, e)
 	out := Element{ID: e.ID, Max: asPoints(worth), Outputs: -1, Reasons: []string{}, Criteria: []Criterion{}}
 	sections := c.sections(e)
 	matched, compared := c.compared(sections)
+	missing := c.missing
 	byOutputs := new(big.Rat) // share
-	if compared > 0 {
+	if compared.Sign() > 0 {
 		byOutputs = c.rubric.Rules.OutputShare
-		if len(sections) == 0 && c.nothing() {
+		if c.nothing(sections) {
 			byOutputs = one()
 		}
 	}
@@ -193,17 +238,17 @@ func (c *computer) element(e *rubric.Element) (Element, *big.Rat, span) {
 	case systematic != nil:
 		share = times(byChecks, systematic)
 		out.Systematic = asShare(systematic)
-	case compared == 0: // a person decides
+	case compared.Sign() == 0: // a person decides
 		share, out.Systematic = half(), -1
 		sum.high = new(big.Rat).Set(worth)
 	default:
 		out.Systematic = -1
 	}
-	if compared > 0 {
-		o := ratio(matched, compared)
+	if compared.Sign() > 0 {
+		o := over(matched, compared)
 		share.Add(share, times(byOutputs, o))
 		out.Outputs = asShare(o)
-		out.say("outputs: %d of %d match: %s of %s", matched, compared, show(times(worth, times(byOutputs, o))), show(times(worth, byOutputs)))
+		out.say("outputs: %s of %s match: %s of %s", show(matched), show(compared), show(times(worth, times(byOutputs, o))), show(times(worth, byOutputs)))
 	}
 	if sum.high.Sign() == 0 {
 		base = times(worth, share)
@@ -216,9 +261,19 @@ func (c *computer) element(e *rubric.Element) (Element, *big.Rat, span) {
 	}
 	zero := new(big.Rat)
 	sum = span{clamp(sum.points, zero, worth), clamp(sum.low, zero, worth), clamp(sum.high, zero, worth)}
+	if points := c.given.Elements[e.ID]; points != nil {
+		out.say("by the instructor: %s, in place of %s", show(points), sum)
+		sum, c.missing = at(points), missing
+	}
 	out.Points, out.Low, out.High = asPoints(sum.points), asPoints(sum.low), asPoints(sum.high)
 	return out, base, sum
 }
+
+// worth is what an element's full marks are, in points of the total.
+func worth(r *rubric.Rubric, e *rubric.Element) *big.Rat { return times(e.Weight, r.Info.TotalPoints) }
+
+// Worth is that as a figure.
+func Worth(r *rubric.Rubric, e *rubric.Element) float64 { return asPoints(worth(r, e)) }
 
 func (e *Element) say(format string, args ...any) {
 	e.Reasons = append(e.Reasons, fmt.Sprintf(format, args...))
@@ -239,14 +294,26 @@ func (c *computer) sections(e *rubric.Element) []*rubric.Section {
 	return own
 }
 
-// compared counts the outputs of some sections.
-func (c *computer) compared(sections []*rubric.Section) (matched, compared int) {
-	for _, one := range c.layer2.Comparisons {
-		if one.Kind == "picture" || one.Section != "" && !slices.ContainsFunc(sections, func(s *rubric.Section) bool { return s.ID == one.Section }) {
+// compared counts the outputs of some sections, of all if there are none, by their weights.
+func (c *computer) compared(sections []*rubric.Section) (matched, compared *big.Rat) {
+	matched, compared = new(big.Rat), new(big.Rat)
+	for i := range c.layer2.Comparisons {
+		o := &c.layer2.Comparisons[i]
+		thing := Thing{Output, o.Section, o.Key}
+		elsewhere := sections != nil && o.Section != "" && !slices.ContainsFunc(sections, func(s *rubric.Section) bool { return s.ID == o.Section })
+		if !o.Counts() || elsewhere || c.given.Waived[thing] {
 			continue
 		}
-		if compared++; one.Verdict == outputs.Match {
-			matched++
+		weight, credit := one(), c.given.Credits[thing]
+		if rule, ok := c.rubric.Outputs[o.Key]; ok {
+			weight = rule.Weight
+		}
+		if credit == nil && o.Verdict == outputs.Match {
+			credit = one()
+		}
+		compared.Add(compared, weight)
+		if credit != nil {
+			matched.Add(matched, times(weight, credit))
 		}
 	}
 	return matched, compared
@@ -256,6 +323,12 @@ func (c *computer) compared(sections []*rubric.Section) (matched, compared int) 
 func (c *computer) systematic(sections []*rubric.Section, worth *big.Rat, out *Element) *big.Rat {
 	if len(sections) == 0 {
 		return c.unsectioned(worth, out)
+	}
+	if sections = slices.DeleteFunc(slices.Clone(sections), c.waived); len(sections) == 0 {
+		if worth.Sign() > 0 {
+			out.say("nothing to check: nothing that it asks for counts, so a person decides from 0 to %s", show(worth))
+		}
+		return nil
 	}
 	weights, all := make([]*big.Rat, len(sections)), new(big.Rat)
 	for i, s := range sections {
@@ -280,7 +353,7 @@ func (c *computer) systematic(sections []*rubric.Section, worth *big.Rat, out *E
 
 // unsectioned is the share of layer 1 by a rubric without sections; nil if it says nothing.
 func (c *computer) unsectioned(worth *big.Rat, out *Element) *big.Rat {
-	if c.nothing() {
+	if c.nothing(nil) {
 		if worth.Sign() > 0 {
 			out.say("nothing to check: the rubric names neither sections nor variables, so a person decides from 0 to %s", show(worth))
 		}
@@ -295,10 +368,30 @@ func (c *computer) unsectioned(worth *big.Rat, out *Element) *big.Rat {
 	return share
 }
 
-// nothing reports whether a rubric without sections asks for nothing of a notebook that is not empty.
-func (c *computer) nothing() bool {
+// nothing reports whether nothing that counts is asked for in some sections or, if the rubric has none, of a notebook that is not empty.
+func (c *computer) nothing(sections []*rubric.Section) bool {
+	if len(sections) > 0 {
+		return !slices.ContainsFunc(sections, func(s *rubric.Section) bool { return !c.waived(s) })
+	}
 	share, _ := c.items("")
 	return share == nil && !c.layer1.Empty
+}
+
+// waived reports whether all that a section asks for counts for nobody.
+func (c *computer) waived(s *rubric.Section) bool {
+	if c.given.Waived[Thing{Kind: Section, Section: s.ID, Name: s.Name}] {
+		return true
+	}
+	asked := 0
+	for _, item := range c.layer1.Items {
+		if item.Section != s.ID {
+			continue
+		}
+		if asked++; !c.given.Waived[ThingOf(item)] {
+			return false
+		}
+	}
+	return asked > 0
 }
 
 // section is the share of one section, with its reason.
@@ -318,13 +411,19 @@ func (c *computer) items(section string) (*big.Rat, string) {
 	found, asked := new(big.Rat), 0
 	var lacks []string
 	for _, item := range c.layer1.Items {
-		if item.Section != section {
+		thing := ThingOf(item)
+		if item.Section != section || c.given.Waived[thing] {
 			continue
 		}
 		asked++
 		name := short(item.Name)
 		if item.Kind != "question" {
 			name = strings.ReplaceAll(name, "|", " or ") // either will do
+		}
+		if credit := c.given.Credits[thing]; credit != nil {
+			found.Add(found, credit)
+			lacks = append(lacks, fmt.Sprintf("%s %s by the instructor: %s", item.Kind, name, show(credit)))
+			continue
 		}
 		switch item.Status {
 		case check.Found:
@@ -355,8 +454,11 @@ func (c *computer) items(section string) (*big.Rat, string) {
 	return over(found, big.NewRat(int64(asked), 1)), what
 }
 
-// complete reports whether layer 1 found a section complete.
+// complete reports whether all that a section asks for counts in full or, if it asks for nothing, whether layer 1 found it complete.
 func (c *computer) complete(s *rubric.Section) bool {
+	if share, _ := c.items(s.ID); share != nil {
+		return share.Cmp(one()) == 0
+	}
 	return slices.ContainsFunc(c.layer1.Sections, func(f check.Section) bool { return f.ID == s.ID && f.Completeness == check.Complete })
 }
 
@@ -368,6 +470,9 @@ func (c *computer) completion() (done, all *big.Rat) {
 	}
 	for i := range c.rubric.Sections {
 		s := &c.rubric.Sections[i]
+		if c.waived(s) {
+			continue
+		}
 		all.Add(all, s.Points)
 		if c.complete(s) {
 			done.Add(done, s.Points)
@@ -433,7 +538,6 @@ func verdicts() []Verdict { return []Verdict{Met, Partly, NotMet, Unclear} }
 func one() *big.Rat                { return big.NewRat(1, 1) }
 func half() *big.Rat               { return big.NewRat(1, 2) }
 func hundred() *big.Rat            { return big.NewRat(100, 1) }
-func ratio(a, b int) *big.Rat      { return big.NewRat(int64(a), int64(b)) }
 func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
 func times(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
 func over(a, b *big.Rat) *big.Rat  { return new(big.Rat).Quo(a, b) }

@@ -126,7 +126,7 @@ func TestCompute(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := read(t, file)
-			s := Compute(r, found(r, tt.items...), tt.layer2, tt.judged)
+			s := Compute(r, found(r, tt.items...), tt.layer2, tt.judged, nil)
 			var caps []string
 			for _, c := range s.Caps {
 				caps = append(caps, fmt.Sprintf("%s %v", c.Name, c.Limit))
@@ -177,15 +177,15 @@ func TestJudgement(t *testing.T) {
 				layer1.Items = append(layer1.Items, check.Item{Kind: "variable", Section: "s", Status: status})
 			}
 			base := 2 * float64(tt.found)
-			e := Compute(r, layer1, nil, Judgements{rubric.JudgeCode: {"e.1": tt.verdict}}).Elements[0]
+			e := Compute(r, layer1, nil, Judgements{rubric.JudgeCode: {"e.1": tt.verdict}}, nil).Elements[0]
 			if e.Criteria[0].Change != tt.change || e.Points != base+tt.change || e.Base != base || e.Low != e.Points || e.High != e.Points {
 				t.Errorf("change %v, want %v; element %+v", e.Criteria[0].Change, tt.change, e)
 			}
-			missing := Compute(r, layer1, nil, nil)
+			missing := Compute(r, layer1, nil, nil, nil)
 			if e := missing.Elements[0]; e.Low != base+tt.low || e.High != base+tt.high || e.Points != base || e.Criteria[0].Verdict != "" || e.Criteria[0].Change != 0 {
 				t.Errorf("without a judgement %v, from %v to %v; want from %v to %v", e.Points, e.Low, e.High, base+tt.low, base+tt.high)
 			}
-			nobody := Compute(read(t, fmt.Sprintf(one, tt.bound, "nobody")), layer1, nil, Judgements{rubric.JudgeNobody: {"e.1": tt.verdict}})
+			nobody := Compute(read(t, fmt.Sprintf(one, tt.bound, "nobody")), layer1, nil, Judgements{rubric.JudgeNobody: {"e.1": tt.verdict}}, nil)
 			if e := nobody.Elements[0]; e.Points != base || e.Low != base || e.High != base || !nobody.Certain {
 				t.Errorf("a criterion that nobody judges makes of %v points %v, from %v to %v", base, e.Points, e.Low, e.High)
 			}
@@ -212,7 +212,7 @@ func TestSystematicShare(t *testing.T) {
 			"join: 2 of 4 things found (function b never run: half, variable c ends in an error: half, question " + strings.Repeat("ä", 59) + "… left as in the template): 5 of 10"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := Compute(read(t, fmt.Sprintf(plain, tt.checks)), tt.layer1, nil, nil).Elements[0]
+			e := Compute(read(t, fmt.Sprintf(plain, tt.checks)), tt.layer1, nil, nil, nil).Elements[0]
 			if reason := strings.Join(e.Reasons, "\n"); e.Systematic != tt.want || e.Outputs != -1 || reason != tt.reason {
 				t.Errorf("share %v, want %v\n%s\nwant\n%s", e.Systematic, tt.want, reason, tt.reason)
 			}
@@ -223,11 +223,11 @@ func TestSystematicShare(t *testing.T) {
 // A rubric that checks nothing gives no points for a line of anything: a person decides, or the outputs alone where there are any.
 func TestNothingToCheck(t *testing.T) {
 	r := read(t, `{"rubric_elements": {"e": {"max_points": 10, "criteria": ["It is good."]}}}`)
-	s := Compute(r, &check.Findings{}, nil, nil)
+	s := Compute(r, &check.Findings{}, nil, nil, nil)
 	if s.Certain || s.Points != 0 || s.Low != 0 || s.High != 10 {
 		t.Errorf("points %v, from %v to %v; want 0 to 10", s.Points, s.Low, s.High)
 	}
-	s = Compute(r, &check.Findings{}, compared("=match", "=match", "=match", "=differs"), Judgements{rubric.JudgeCode: {"e.1": Unclear}})
+	s = Compute(r, &check.Findings{}, compared("=match", "=match", "=match", "=differs"), Judgements{rubric.JudgeCode: {"e.1": Unclear}}, nil)
 	if !s.Certain || s.Points != 7.5 {
 		t.Errorf("with 3 of 4 outputs %v, certain %t; want 7.5", s.Points, s.Certain)
 	}
@@ -237,7 +237,7 @@ func TestNothingToCheck(t *testing.T) {
 func TestUnknownSections(t *testing.T) {
 	r := read(t, file)
 	r.Elements[0].Sections = []string{"gone"}
-	if e := Compute(r, found(r, everything...), nil, nil).Elements[0]; e.Systematic != 1 || len(e.Reasons) < 2 || !strings.HasPrefix(e.Reasons[1], "why:") {
+	if e := Compute(r, found(r, everything...), nil, nil, nil).Elements[0]; e.Systematic != 1 || len(e.Reasons) < 2 || !strings.HasPrefix(e.Reasons[1], "why:") {
 		t.Errorf("element %+v", e)
 	}
 }
@@ -245,7 +245,7 @@ func TestUnknownSections(t *testing.T) {
 func TestReasons(t *testing.T) {
 	r := read(t, file)
 	layer1 := found(r, "join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found")
-	s := Compute(r, layer1, compared("join=match", "join=match", "join=differs"), Judgements{rubric.JudgeCode: {"join.1": NotMet, "join.2": Partly}})
+	s := Compute(r, layer1, compared("join=match", "join=match", "join=differs"), Judgements{rubric.JudgeCode: {"join.1": NotMet, "join.2": Partly}}, nil)
 	want := []string{
 		"join: 3 of 4 things found (variable d missing): 22.5 of 30",
 		"outputs: 2 of 3 match: 20 of 30",
@@ -273,7 +273,7 @@ func TestReasons(t *testing.T) {
 }
 
 func TestNoFindings(t *testing.T) {
-	s := Compute(read(t, file), nil, nil, nil)
+	s := Compute(read(t, file), nil, nil, nil, nil)
 	if s.Points != 0 || s.Low != 0 || s.Max != 100 || len(s.Elements) != 2 {
 		t.Errorf("score %+v", s)
 	}
@@ -288,6 +288,26 @@ func TestRounding(t *testing.T) {
 	}
 }
 
+func TestOutputsByWeight(t *testing.T) {
+	r := read(t, `{"assignment_info": {"total_points": 100}, "rubric_elements": {"e": {"weight": 1}}, "tandem": {"cap": {"output_match_below": 0}},
+		"autograder_checks": {"outputs": {"big": {"weight": 3}, "none": {"weight": 0}}}}`)
+	f := &outputs.Findings{Comparisons: []outputs.Comparison{
+		{Key: "big", Kind: "number", Verdict: outputs.Match}, {Key: "small", Kind: "number", Verdict: outputs.Differs},
+		{Key: "none", Kind: "number", Verdict: outputs.Differs}, {Key: "left out", Kind: "number", Verdict: outputs.Differs, Ignored: true},
+	}}
+	if s := Compute(r, &check.Findings{}, f, nil, nil); s.Points != 75 {
+		t.Errorf("%v points, want 75: %q", s.Points, s.Elements[0].Reasons)
+	}
+	given := &Given{Credits: map[Thing]*big.Rat{{Kind: Output, Name: "small"}: big.NewRat(1, 2)}}
+	if s := Compute(r, &check.Findings{}, f, nil, given); s.Points != 87.5 {
+		t.Errorf("with half of another: %v points, want 87.5: %q", s.Points, s.Elements[0].Reasons)
+	}
+	given = &Given{Waived: map[Thing]bool{{Kind: Output, Name: "small"}: true}}
+	if s := Compute(r, &check.Findings{}, f, nil, given); s.Points != 100 {
+		t.Errorf("without that one: %v points, want 100: %q", s.Points, s.Elements[0].Reasons)
+	}
+}
+
 // Scores of any rubric, findings and judgements keep the promises of docs/GRADING.md.
 func FuzzCompute(f *testing.F) {
 	for seed := range uint64(20) {
@@ -298,8 +318,8 @@ func FuzzCompute(f *testing.F) {
 		r := randomRubric(t, rng)
 		layer1, layer2, judged := randomFindings(r, rng), randomOutputs(r, rng), randomJudgements(r, rng)
 
-		s := Compute(r, layer1, layer2, judged)
-		if diff := cmp.Diff(s, Compute(r, layer1, layer2, judged)); diff != "" {
+		s := Compute(r, layer1, layer2, judged, nil)
+		if diff := cmp.Diff(s, Compute(r, layer1, layer2, judged, nil)); diff != "" {
 			t.Fatalf("the same inputs score differently:\n%s", diff)
 		}
 		inRange(t, s)
@@ -313,7 +333,7 @@ func FuzzCompute(f *testing.F) {
 				}
 			}
 		}
-		full := Compute(r, layer1, layer2, whole)
+		full := Compute(r, layer1, layer2, whole, nil)
 		if !full.Certain || full.Points < s.Low || full.Points > s.High {
 			t.Errorf("with all judgements %v points (%v to %v); the range was %v to %v", full.Points, full.Low, full.High, s.Low, s.High)
 		}
@@ -322,13 +342,13 @@ func FuzzCompute(f *testing.F) {
 				e.Criteria[i].Bound = new(big.Rat)
 			}
 		}
-		if unbound := Compute(r, layer1, layer2, nil); !unbound.Certain || unbound.Base != s.Base || unbound.Adjusted != s.Base {
+		if unbound := Compute(r, layer1, layer2, nil, nil); !unbound.Certain || unbound.Base != s.Base || unbound.Adjusted != s.Base {
 			t.Errorf("bound 0, and yet %v points by layers 1 and 2 become %v, certain: %t", s.Base, unbound.Adjusted, unbound.Certain)
 		}
 
 		r = randomRubric(t, rand.New(rand.NewPCG(seed, 1))) // its bounds again
 		better(layer1, layer2, rng)
-		if more := Compute(r, layer1, layer2, judged); more.Points < s.Points || more.Low < s.Low || more.High < s.High {
+		if more := Compute(r, layer1, layer2, judged, nil); more.Points < s.Points || more.Low < s.Low || more.High < s.High {
 			t.Errorf("with more found %v points (%v to %v), before %v (%v to %v)", more.Points, more.Low, more.High, s.Points, s.Low, s.High)
 		}
 	})
@@ -461,7 +481,7 @@ func TestCompletionCap(t *testing.T) {
 	} {
 		t.Run(test.rule, func(t *testing.T) {
 			r := read(t, strings.Replace(file, `"rubric_elements"`, `"tandem": {"model_bound": 0, "cap": {"completion": "`+test.rule+`"}}, "rubric_elements"`, 1))
-			s := Compute(r, found(r, "join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found"), nil, nil)
+			s := Compute(r, found(r, "join.a=found", "join.b=found", "join.c=found", "join.d=missing", "why.Why?=found"), nil, nil, nil)
 			if s.Points != test.points {
 				t.Errorf("points %v, want %v", s.Points, test.points)
 			}
