@@ -42,6 +42,9 @@ func (c *rubricCheckCmd) Run(s *session) error {
 		err = s.print(self)
 	} else {
 		var b strings.Builder
+		for _, note := range a.Rubric.Notes() {
+			fmt.Fprintf(&b, "note: %s\n", note)
+		}
 		writeSelfCheck(&b, c.Rubric, self)
 		_, err = fmt.Fprint(s.out, sanitize.Text(b.String()))
 	}

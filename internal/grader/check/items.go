@@ -20,13 +20,19 @@ const (
 	question = "question"
 )
 
-// required lists the required variables that no section names.
+// required lists what is required anywhere, and the required variables that no section names.
 func (c *checker) required() []Item {
 	var list []Item
 	for _, name := range c.rubric.Required {
 		if !slices.ContainsFunc(c.rubric.Sections, func(s rubric.Section) bool { return slices.Contains(s.Variables, name) }) {
 			list = append(list, c.item(variable, name, ""))
 		}
+	}
+	for _, name := range c.rubric.RequiredFunctions {
+		list = append(list, c.item(function, name, ""))
+	}
+	for _, name := range c.rubric.RequiredColumns {
+		list = append(list, c.item(column, name, ""))
 	}
 	return list
 }

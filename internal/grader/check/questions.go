@@ -9,7 +9,7 @@ import (
 	"tandem/internal/grader/rubric"
 )
 
-// enough is how many words of its own make an answer.
+// enough is how many words of its own make an answer, where the rubric does not say.
 const enough = 3
 
 // anchor is where a question stands in the text.
@@ -101,7 +101,7 @@ func (c *checker) answers(s *rubric.Section, text []line, inOrder bool) []Item {
 		if i+1 < len(anchors) && a.question >= 0 && next.question == following && span.nothing() && text[a.end.line].cell == text[next.begin.line].cell {
 			continue
 		}
-		c.share(items[first:following], span)
+		c.share(items[first:following], span, cmp.Or(s.MinWords, enough))
 		first = -1
 	}
 	return items
@@ -156,8 +156,8 @@ func (c *checker) span(text []line, a, next anchor) span {
 	return s
 }
 
-// share gives the paragraphs to the items: to each its own in order, to the last one all that are left.
-func (c *checker) share(items []Item, s span) {
+// share gives the paragraphs to the items: to each its own in order, to the last one all that are left. An answer has so many words at least.
+func (c *checker) share(items []Item, s span, least int) {
 	if len(items) > 1 {
 		// A paragraph of a word or two is no answer of its own.
 		s.paragraphs = slices.DeleteFunc(s.paragraphs, func(p paragraph) bool { return p.words < enough })
@@ -172,10 +172,10 @@ func (c *checker) share(items []Item, s span) {
 			}
 		}
 		switch {
-		case words >= enough:
+		case words >= least:
 			item.Status, item.Cell = Found, cell
 		case words > 0:
-			item.Note = fmt.Sprintf("fewer than %d words (cell %d)", enough, cell)
+			item.Note = fmt.Sprintf("fewer than %d words (cell %d)", least, cell)
 		case s.place > 0:
 			item.Status, item.Cell, item.Note = Placeholder, s.place, fmt.Sprintf("the template's placeholder stands unchanged (cell %d)", s.place)
 		case c.template.given && s.template > 0:

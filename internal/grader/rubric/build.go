@@ -31,6 +31,7 @@ func (b *builder) build() {
 
 	checks := b.root.get("autograder_checks")
 	b.Required = b.names(checks.get("required_variables"))
+	b.RequiredFunctions, b.RequiredColumns = b.alternatives(checks.get("required_functions"), true), b.alternatives(checks.get("required_columns"), false)
 	b.sections(checks.get("sections"))
 	b.unnamed(checks.get("required_variables"))
 	b.outputs(checks.get("outputs"))
@@ -156,6 +157,7 @@ func (b *builder) sections(n *node) {
 			Columns:   b.alternatives(s.get("required_columns"), false),
 			Markdown:  strings.EqualFold(s.get("check_type").said(), "markdown"),
 			Questions: b.questions(s.get("reflection_questions")),
+			MinWords:  whole(s.get("min_words"), 0),
 			Heading:   s.get("heading").said(),
 		}
 		if section.Name == "" {
@@ -249,7 +251,59 @@ func (b *builder) linked(e *node) []string {
 	if len(same) > 0 {
 		return same
 	}
+	if alike := b.alike(e); len(alike) > 0 && len(alike) < len(all) {
+		b.note(e, "is taken to be about %s, by the words that they have in common; name others in \"sections\"", strings.Join(alike, ", "))
+		return alike
+	}
 	return all
+}
+
+// alike are the sections that have most in common with an element: words of their names, and variables, functions and columns that the element's texts name.
+func (b *builder) alike(e *node) []string {
+	names, texts := stems(e.key), e.get("description").said()
+	for _, c := range e.get("criteria").items() {
+		texts += " " + c.said() + " " + c.get("text").said()
+	}
+	said := map[string]bool{}
+	for _, word := range strings.FieldsFunc(texts, func(r rune) bool { return r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		said[strings.Trim(word, ".")] = true
+	}
+	var best []string
+	most := 0
+	for _, s := range b.Sections {
+		common := 0
+		for stem := range stems(s.ID + " " + s.Name) {
+			if names[stem] && !everywhere[stem] {
+				common++
+			}
+		}
+		for _, name := range slices.Concat(s.Variables, s.Functions, s.Columns) {
+			if slices.ContainsFunc(strings.Split(name, "|"), func(n string) bool { return len(n) > 3 && said[n] }) {
+				common++
+			}
+		}
+		switch {
+		case common > most:
+			best, most = []string{s.ID}, common
+		case common == most && most > 0:
+			best = append(best, s.ID)
+		}
+	}
+	return best
+}
+
+// everywhere are words that say nothing of what a section is about, by their stems.
+var everywhere = stems("part section question questions task exercise problem data code coding analysis using with from your work the and for points assignment notebook element criteria quality")
+
+// stems are the beginnings of the words of a name, so that "importing" and "import" are one.
+func stems(name string) map[string]bool {
+	list := map[string]bool{}
+	for _, word := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) }) {
+		if r := []rune(word); len(r) >= 3 {
+			list[string(r[:min(len(r), 5)])] = true
+		}
+	}
+	return list
 }
 
 func (b *builder) sectionIDs() string {

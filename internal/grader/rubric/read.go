@@ -24,11 +24,16 @@ func Read(data []byte) (*Rubric, error) {
 	if err != nil {
 		return nil, err
 	}
+	old := &problems{}
+	notes := modernise(root, old)
 	unknown := form.unknown(root, form.tree)
+	if err := old.err(); err != nil {
+		return nil, err
+	}
 	if err := form.check(root, unknown).err(); err != nil {
 		return nil, err
 	}
-	r.root = root
+	r.root, r.notes = root, notes
 	b := builder{Rubric: r, root: root, bad: &problems{}}
 	for _, u := range unknown {
 		r.Unknown = append(r.Unknown, u.node.pointer())

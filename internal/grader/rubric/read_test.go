@@ -350,7 +350,9 @@ func TestSchemaSaysWhatIsWanted(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{wholeFile, section(`"points": "3", "functions": ["a|b"]`), element(`"criteria": {"full": "x"}`), tandem(`"model_bound": 1e-9`),
-		`{"rubric_elements":{"a":{"weight":"40%"},"b":{"weight":60}},"assignment_info":{"total_points":1e2}}`, `{"rubric_elements":{"a":{"max_points":0}}}`, "\xef\xbb\xbf{}", "<html>", "[[[["} {
+		`{"rubric_elements":{"a":{"weight":"40%"},"b":{"weight":60}},"assignment_info":{"total_points":1e2}}`, `{"rubric_elements":{"a":{"max_points":0}}}`, "\xef\xbb\xbf{}", "<html>", "[[[[",
+		`{"sections":["a",{"name":"b"}],"required_sections":["c"],"min_words_per_question":5,"rubric_elements":["x",{"name":"y","points":3,"functions":["f"]}]}`,
+		`{"rubric_elements":{"a":{"max_points":5,"criteria":[{"level":"good","points":"2-3"}],"accepts_functions":{"f":["g"]}}},"autograder_checks":{"required_sections":{"s":1}}}`} {
 		f.Add([]byte(seed))
 	}
 	one := big.NewRat(1, 1)

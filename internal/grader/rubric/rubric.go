@@ -12,6 +12,10 @@ type Rubric struct {
 	Info     Info
 	Elements []Element
 	Required []string // autograder_checks.required_variables
+
+	// Own keys of autograder_checks, as sections have them: what must be called, or named, anywhere.
+	RequiredFunctions, RequiredColumns []string
+
 	Sections []Section
 	Outputs  map[string]Output // autograder_checks.outputs, own key: by the name that reports give an output, as "totals" or "join #2"
 	Strict   json.RawMessage   // strict_scoring_rules: shown to the models as it is, nil if there are none
@@ -72,6 +76,7 @@ type Section struct {
 	Columns   []string // required_columns that must be named in it; alternatives likewise
 	Markdown  bool     // check_type "markdown": prose, not code
 	Questions []string // reflection_questions. In the file a list of texts, or a number of questions ("question 1", "question 2", …), or true ("question 1")
+	MinWords  int      // own key min_words: that an answer to a question has at least; 0 if left out: then 3
 	Heading   string   // own key: text of the heading it begins with, where that is not Name
 }
 

@@ -105,7 +105,7 @@ type Cap struct {
 //	items        found counts 1; not run and failed ½; placeholder and missing 0
 //	section      its share is what its items count ÷ how many are asked for. One that asks for nothing has 1 if it is complete, else 0
 //	systematic   S = Σ points × share ÷ Σ points, of the element's sections; of all sections if it is about none that there is. Sections of 0 points together weigh the same.
-//	             A rubric without sections: what the required variables count ÷ how many there are. Without those, too: 1 if the notebook is not empty
+//	             A rubric without sections: what the required variables, functions and columns count ÷ how many there are. Without those, too: 1 if the notebook is not empty
 //	outputs      O = outputs that match ÷ outputs compared, of the element's sections and of no section; pictures do not count
 //	base         B = M × S where there is nothing to compare, else M × ((1−q) × S + q × O); q = output_share
 //	criterion    c is worth P = M × points ÷ max_points
@@ -355,14 +355,14 @@ func (c *computer) systematic(sections []*rubric.Section, worth *big.Rat, out *E
 func (c *computer) unsectioned(worth *big.Rat, out *Element) *big.Rat {
 	if c.nothing(nil) {
 		if worth.Sign() > 0 {
-			out.say("nothing to check: the rubric names neither sections nor variables, so a person decides from 0 to %s", show(worth))
+			out.say("nothing to check: the rubric names neither sections nor anything required, so a person decides from 0 to %s", show(worth))
 		}
 		return nil
 	}
 	share, what := c.items("")
-	name := "required variables"
+	name := "what is required"
 	if share == nil {
-		share, name, what = new(big.Rat), "nothing to check", "the rubric names neither sections nor variables, and the notebook is empty"
+		share, name, what = new(big.Rat), "nothing to check", "the rubric names neither sections nor anything required, and the notebook is empty"
 	}
 	out.say("%s: %s: %s of %s", name, what, show(times(worth, share)), show(worth))
 	return share

@@ -201,9 +201,9 @@ func TestSystematicShare(t *testing.T) {
 		want         float64
 		reason       string
 	}{
-		{"nothing to check", "", &check.Findings{}, -1, "nothing to check: the rubric names neither sections nor variables, so a person decides from 0 to 10"},
-		{"nothing to check in an empty notebook", "", &check.Findings{Empty: true}, 0, "nothing to check: the rubric names neither sections nor variables, and the notebook is empty: 0 of 10"},
-		{"variables without sections", "", &check.Findings{Items: []check.Item{{Name: "x", Status: check.Found}, {Kind: "variable", Name: "y", Status: check.Missing}}}, 0.5, "required variables: 1 of 2 things found (variable y missing): 5 of 10"},
+		{"nothing to check", "", &check.Findings{}, -1, "nothing to check: the rubric names neither sections nor anything required, so a person decides from 0 to 10"},
+		{"nothing to check in an empty notebook", "", &check.Findings{Empty: true}, 0, "nothing to check: the rubric names neither sections nor anything required, and the notebook is empty: 0 of 10"},
+		{"variables without sections", "", &check.Findings{Items: []check.Item{{Name: "x", Status: check.Found}, {Kind: "variable", Name: "y", Status: check.Missing}}}, 0.5, "what is required: 1 of 2 things found (variable y missing): 5 of 10"},
 		{"a section that asks for nothing", `, "autograder_checks": {"sections": {"s": {}, "t": {"points": 3}}}`, &check.Findings{Sections: []check.Section{{ID: "s", Completeness: check.Complete}, {ID: "t", Completeness: check.Partial}}}, 0.25, "s: asks for nothing by name and is complete: 2.5 of 2.5\nt: asks for nothing by name and is not complete: 0 of 7.5"},
 		{"sections without points weigh the same", `, "autograder_checks": {"sections": {"s": {"points": 0}, "t": {"points": 0}}}`, &check.Findings{Sections: []check.Section{{ID: "t", Completeness: check.Complete}}}, 0.5, "s: asks for nothing by name and is not complete: 0 of 5\nt: asks for nothing by name and is complete: 5 of 5"},
 		{"what lacks is named", `, "autograder_checks": {"sections": {"join": {}}}`, &check.Findings{Items: []check.Item{
