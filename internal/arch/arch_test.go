@@ -34,7 +34,7 @@ var grading = []string{
 	files, "jobs", "internal/batchstats", "internal/sanitize", "internal/units",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
 	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report", "internal/grader/overrides",
-	"internal/grader/journal",
+	"internal/grader/journal", "internal/agreement",
 }
 
 // arrow is what one package may import beside the standard library.
@@ -71,6 +71,7 @@ var arrows = []arrow{
 	{"internal/grader/*", grading, []string{jsonSchema, "golang.org/x/net/html", "golang.org/x/text/unicode/norm"}, "the layers know notebooks, rubrics and one another, never the queue nor an engine"},
 	{"internal/batchstats", []string{"jobs"}, nil, "adds up results"},
 	{files, nil, nil, "writing files needs the standard library only"},
+	{"internal/agreement", nil, nil, "figures of judgements need the standard library only"},
 	{"internal/units", nil, nil, "writing figures needs the standard library only"},
 	{"internal/sanitize", nil, nil, "making text harmless needs the standard library only"},
 

@@ -270,6 +270,10 @@ func (r *Review) known(t score.Thing) bool {
 	if slices.ContainsFunc(r.desk.Rare, func(rare report.Rare) bool { return rare.Thing == t }) {
 		return true
 	}
+	if t.Kind == score.CriterionKind {
+		_, judged := r.criterion(t.Name)
+		return judged
+	}
 	for _, s := range r.students {
 		if slices.Contains(s.Things(), t) {
 			return true

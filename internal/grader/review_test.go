@@ -334,3 +334,70 @@ func TestRequests(t *testing.T) {
 		t.Errorf("requests are %v, %v; want %v", got, err, want)
 	}
 }
+
+func TestCalibrate(t *testing.T) {
+	b := newBench(t, 8)
+	for i := range 8 { // the models say met of each
+		b.student(i+1, append(solved()[:2+i%2], cell{markdown: true, source: fmt.Sprintf("I am number %d.", i+1)})...)
+	}
+	b.grade()
+	r := b.review()
+	c, err := r.Calibrate(b.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := c.Sample(4)
+	if len(sample) != 4 {
+		t.Fatalf("the sample is %v, want 4 submissions", sample)
+	}
+	for i, id := range sample {
+		page, err := c.Page(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(b.out, page))
+		if err != nil || bytes.Contains(data, []byte("found")) || !bytes.Contains(data, []byte("The names are clear.")) {
+			t.Errorf("the blind page, %v, must have the criteria, and nothing that was found", err)
+		}
+		for _, k := range c.Open(id) {
+			verdict := score.Met
+			if k.ID == "clear" && i > 0 {
+				verdict = score.NotMet
+			}
+			if err := c.Judge(id, k.ID, verdict); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.Judge(sample[0], "clear", "perhaps"); jobs.CodeOf(err) != jobs.CodeInvalid {
+		t.Errorf("a verdict that there is not: %v", err)
+	}
+	got := c.Agreement()
+	if got.Submissions != 4 || len(got.Criteria) != 3 || got.Together.Pairs != 12 || got.Together.Exact.Value != 0.75 {
+		t.Fatalf("agreement of %d submissions, %d criteria, %d pairs: %+v", got.Submissions, len(got.Criteria), got.Together.Pairs, got.Together.Exact)
+	}
+	clear := got.Criteria[1]
+	if clear.ID != "clear" || clear.Bias.Value != 1.5 || !clear.Doubtful(0.6) || got.Criteria[0].Doubtful(0.6) {
+		t.Errorf("criterion %s has the bias %+v, doubtful: %t; want clear with 1.5, as the only doubtful one", clear.ID, clear.Bias, clear.Doubtful(0.6))
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = r.Calibrate(b.out); err != nil || !slices.Equal(c.Sample(4), sample) || len(c.Open(sample[0])) > 0 {
+		t.Errorf("a later call begins anew: %v", err)
+	}
+	id := sample[1]
+	if _, err := r.Decide(overrides.Line{Do: overrides.Class, Thing: &score.Thing{Kind: score.CriterionKind, Name: "clear"}, Verdict: report.Ignore, Why: "disagrees"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range b.record(id).Score.Elements {
+		for _, k := range e.Criteria {
+			if k.ID == "clear" && (k.Judge != "nobody" || k.Change != 0) {
+				t.Errorf("the criterion is judged by %s and changes %v; want by nobody, and nothing", k.Judge, k.Change)
+			}
+		}
+	}
+	if !c.Agreement().Criteria[1].Ignored {
+		t.Error("the agreement does not say that the criterion does not count")
+	}
+}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -154,6 +155,26 @@ func (d *Dir) Withdraw(id string) (bool, error) {
 		err = nil
 	}
 	return was, errors.Join(err, d.root.RemoveAll("gradescope/"+id))
+}
+
+// WriteBlind writes a page with a notebook and the criteria by which it is to be judged, and nothing else; it returns its name.
+func (d *Dir) WriteBlind(id string, r *rubric.Rubric, criteria []rubric.Criterion, cells []Cell) (string, error) {
+	if err := checkID(id); err != nil {
+		return "", err
+	}
+	page, err := render("blind.html", struct {
+		Title, ID string
+		Criteria  []rubric.Criterion
+		Cells     []Cell
+	}{cmp.Or(r.Info.Title, r.Info.Name), id, criteria, cells})
+	if err != nil {
+		return "", fmt.Errorf("make blind page of %s: %w", id, err)
+	}
+	name := "instructor/blind/" + id + ".html"
+	if err := d.replace(name, page); err != nil {
+		return "", fmt.Errorf("write blind page of %s: %w", id, err)
+	}
+	return name, nil
 }
 
 // hideSolution takes the solution's values out of what differs. Where a row or line of the solution is missing, its name alone would tell it.

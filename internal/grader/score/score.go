@@ -29,15 +29,16 @@ type Judgements map[rubric.Judge]map[string]Verdict
 
 // Thing is an item of layer 1, or an output.
 type Thing struct {
-	Kind    string `json:"kind"` // variable, function, column, question, [Output], [Section]
+	Kind    string `json:"kind"` // variable, function, column, question, [Output], [Section], [CriterionKind]
 	Section string `json:"section,omitempty"`
 	Name    string `json:"name"`
 }
 
 // Kinds of things that are no items.
 const (
-	Output  = "output"
-	Section = "section" // one that asks for nothing by name
+	Output        = "output"
+	Section       = "section"   // one that asks for nothing by name
+	CriterionKind = "criterion" // what a model judges
 )
 
 // ThingOf is an item as a thing.
@@ -505,8 +506,8 @@ func (c *computer) criterion(e *rubric.Element, k *rubric.Criterion, worth, shar
 		return clamp(aim.Sub(aim, times(points, share)), new(big.Rat).Neg(bound), bound)
 	}
 	record := Criterion{ID: k.ID, Text: k.Text, Judge: string(k.Judge), Points: asPoints(points), Bound: asPoints(bound)}
-	if k.Judge == rubric.JudgeNobody {
-		record.Bound = 0
+	if k.Judge == rubric.JudgeNobody || c.given.Waived[Thing{Kind: CriterionKind, Name: k.ID}] {
+		record.Judge, record.Bound = string(rubric.JudgeNobody), 0
 		out.Criteria = append(out.Criteria, record)
 		return at(new(big.Rat))
 	}
