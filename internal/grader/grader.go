@@ -37,6 +37,7 @@ type Options struct {
 	Resume     bool             // go on with what Out holds; without it a folder that holds a ledger is refused
 	Only       string           // "", [OnlyFailed] or [OnlyReview]: which submissions are asked about again, beside those that are not done yet (with Resume)
 	Student    string           // pseudonym: this one alone is asked about, anew (with Resume)
+	Seed       int64            // 0: the models' likeliest answers; else answers drawn by this seed
 	WithoutAsk bool             // layers 1 and 2 only: every submission needs review, with its range
 	Notice     string           // for the reports: what a reader must know of the models
 	Now        func() time.Time // for tests, called by several goroutines; default time.Now

@@ -37,6 +37,7 @@ type Assignment struct {
 	assigned           map[string]bool     // variables that the solution gives a value
 	known              map[check.Name]bool // what the code of the solution and the template does
 	notebooks          []string            // paths of the solution and the template
+	files              Inputs
 	warnings           []string
 	selfCheck          *report.SelfCheck
 }
@@ -47,7 +48,7 @@ func Load(in Inputs) (*Assignment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Assignment{notebooks: []string{in.Solution}, known: map[check.Name]bool{}}
+	a := &Assignment{files: in, notebooks: []string{in.Solution}, known: map[check.Name]bool{}}
 	if a.Rubric, err = rubric.Read(data); err != nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "%s: %w", in.Rubric, err)
 	}

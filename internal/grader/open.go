@@ -139,7 +139,7 @@ func (g *Grading) openPrompts() (err error) {
 	for _, judge := range judges {
 		limits[judge] = ask.Limits{ContextTokens: g.context(judge)}
 	}
-	if g.builder, err = ask.NewBuilder(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template}, g.o.Prompts, limits); err != nil {
+	if g.builder, err = ask.NewBuilder(ask.Assignment{Rubric: g.a.Rubric, Solution: g.a.solution, Template: g.a.template, Seed: g.o.Seed}, g.o.Prompts, limits); err != nil {
 		return err
 	}
 	g.prompts = g.builder.SHA256()

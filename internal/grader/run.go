@@ -47,6 +47,9 @@ func (g *Grading) Run(ctx context.Context, models Answerer, tell func(Event)) (*
 	if err := g.dir.WriteRubric(g.a.Rubric); err != nil {
 		return nil, err
 	}
+	if err := g.writeFiles(); err != nil {
+		return nil, err
+	}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}

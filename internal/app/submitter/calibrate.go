@@ -2,14 +2,17 @@ package submitter
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"tandem/internal/agreement"
+	"tandem/internal/app"
 	"tandem/internal/grader"
 	"tandem/internal/grader/overrides"
 	"tandem/internal/grader/report"
@@ -25,13 +28,20 @@ type calibrateCmd struct {
 	Sample int     `default:"10" placeholder:"N" help:"How many submissions to judge (default ${default})."`
 	Least  float64 `default:"0.6" placeholder:"KAPPA" help:"Below this agreement a criterion is doubtful (default ${default})."`
 	Report bool    `help:"Only report on what was judged so far."`
+
+	Repeat int       `placeholder:"N" help:"Ask the models N times more about the sample, with the criteria in other orders and other seeds, and say where they disagree with themselves."`
+	Robust bool      `help:"Ask them about the sample with flattery in it, text repeated, variables renamed and instructions to the grader, and say how far points move."`
+	Direct string    `placeholder:"URL" env:"TANDEM_DIRECT" help:"Ask this one Ollama, without the pipeline."`
+	Plan   jobs.Plan `enum:",disaggregated,local,auto" default:"" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local."`
 }
 
 // Help says how it goes.
 func (calibrateCmd) Help() string {
 	return `You judge each criterion of a sample, blind: beside a page with the notebook and nothing that was found or said. The sample has submissions of each part of the class, those whose points the models moved most. Stop at any time; the next call goes on.
 
-Then it says how far the models agree with you: equal, one level apart at most, kappa with quadratic weights, ICC(3,1) and bias, each with its 95 % interval. A criterion that agrees too little can be set so that no model's judgement of it counts.`
+Then it says how far the models agree with you: equal, one level apart at most, kappa with quadratic weights, ICC(3,1) and bias, each with its 95 % interval. A criterion that agrees too little can be set so that no model's judgement of it counts.
+
+With --repeat and --robust the models are asked again, in place of you; the class itself stays as it is. Exit code 3 with --robust: checks moved, an instruction was not found, or points moved by more than the models' bound.`
 }
 
 // typed are the judgements as they may be typed.
@@ -48,9 +58,12 @@ type calibrating struct {
 }
 
 // Run has the sample judged, and reports.
-func (c *calibrateCmd) Run(s *session) (err error) {
-	if c.Sample < 1 {
+func (c *calibrateCmd) Run(ctx context.Context, s *session) (err error) {
+	switch {
+	case c.Sample < 1:
 		return jobs.Errorf(jobs.CodeInvalid, "sample is %d; want at least 1", c.Sample)
+	case c.Repeat < 0:
+		return jobs.Errorf(jobs.CodeInvalid, "repeat is %d; want at least 1", c.Repeat)
 	}
 	who, err := s.userName()
 	if err != nil {
@@ -67,11 +80,14 @@ func (c *calibrateCmd) Run(s *session) (err error) {
 	}
 	defer func() { err = errors.Join(err, calibration.Close()) }()
 	r := &calibrating{s, calibration, bufio.NewScanner(s.in), c.Dir}
+	sample := r.Sample(c.Sample)
+	if len(sample) == 0 {
+		return jobs.Errorf(jobs.CodeInvalid, "no submission in %s has the answers of both models; grade with models first", c.Dir)
+	}
+	if c.Repeat > 0 || c.Robust {
+		return c.probe(ctx, r, who, sample)
+	}
 	if !c.Report {
-		sample := r.Sample(c.Sample)
-		if len(sample) == 0 {
-			return jobs.Errorf(jobs.CodeInvalid, "no submission in %s has the answers of both models; grade with models first", c.Dir)
-		}
 		if err := r.judgeAll(sample); err != nil {
 			return err
 		}
@@ -165,6 +181,69 @@ func interval(f *agreement.Figure) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f [%.2f, %.2f]", f.Value, f.Low, f.High)
+}
+
+// probe asks the models again.
+func (c *calibrateCmd) probe(ctx context.Context, r *calibrating, who string, sample []string) error {
+	files, err := r.Files()
+	if err != nil {
+		return err
+	}
+	a, err := grader.Load(files.Inputs)
+	if err != nil {
+		return err
+	}
+	o := grader.Options{Prompts: files.Prompts, User: who, Models: map[string]grader.Model{}}
+	models, err := (&gradeCmd{Direct: c.Direct}).answerer(ctx, r.session, a, &o)
+	if err != nil {
+		return err
+	}
+	o.Plan = r.classPlan(c.Plan)
+	variants := grader.Repeats(c.Repeat)
+	if c.Robust {
+		variants = append(variants, grader.Stresses()...)
+	}
+	last := ""
+	found, err := r.Probe(ctx, a, o, sample, variants, models, func(variant string, e grader.Event) {
+		if line := fmt.Sprintf("%s: %d of %d submissions", variant, e.Done, e.Submissions); line != last {
+			r.session.say("%s", line)
+			last = line
+		}
+	})
+	if err != nil {
+		return withHint(err, "what was answered is kept; go on with the same command")
+	}
+	if r.JSON {
+		err = r.print(found)
+	} else {
+		err = writeProbed(r.out, found)
+	}
+	if err == nil && slices.ContainsFunc(found.Variants, grader.Moved.Unsound) {
+		err = &app.ExitError{Code: app.ExitDegraded}
+	}
+	return err
+}
+
+// writeProbed prints what asking again came to.
+func writeProbed(w io.Writer, found *grader.Probed) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "submissions asked about again: %d\n", found.Submissions)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(found.Criteria) > 0 {
+		fmt.Fprintln(t, "criterion\tjudge\tasked again\tas the first time\tsubmissions judged in two ways\t")
+	}
+	for _, k := range found.Criteria {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t\n", k.ID, k.Judge, k.Asked, interval(k.Same), k.Changed)
+	}
+	if len(found.Variants) > 0 {
+		fmt.Fprintln(t, "variant\tsubmissions\tpoints moved, mean\tmost\tbeyond the bound\tchecks moved\tinstructions found\t")
+	}
+	for _, v := range found.Variants {
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%+.2f %s\t%d\t%d\t%d\t\n", v.Variant, v.Submissions, v.Mean, v.Most, v.MostOf, v.Beyond, v.ChecksMoved, v.Flagged)
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	_, err := io.WriteString(w, sanitize.Text(b.String()))
+	return err
 }
 
 // decide offers to have nobody judge what agrees too little.

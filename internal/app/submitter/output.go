@@ -19,7 +19,7 @@ var outputs = map[string][]any{
 	"admin secure":      {madeFolder{}},
 	"await":             {jobs.Result{}, batchstats.Report{}},
 	"batch":             {batchstats.Report{}, estimate{}},
-	"calibrate":         {grader.Agreement{}},
+	"calibrate":         {grader.Agreement{}, grader.Probed{}},
 	"cancel":            {jobs.Cancellation{}, []jobs.Cancellation{}},
 	"dev":               {devServer{}, devEngines{}},
 	"dlq drop":          {dropped{}},

@@ -25,6 +25,7 @@ type Assignment struct {
 	Rubric   *rubric.Rubric
 	Solution *notebook.Notebook
 	Template *notebook.Notebook // nil if there is none
+	Seed     int64              // 0: the likeliest answer; else one that is drawn by this seed, at temperature 0.3
 }
 
 // Subject is one student's part.
@@ -49,17 +50,25 @@ type Prompt struct {
 	Own    string          // the student's
 	Format json.RawMessage // JSON schema of the answer
 	Tokens int             // longest answer: num_predict
+	Seed   int64           // of the assignment
 	Cut    int             // bytes of the student's part that were left out to fit, outputs first; the text says where
 }
 
-// Job makes the request a job: Prompt = Shared + Own, SharedPrefix = len(Shared), temperature 0, seed 1, little thinking: a model that reasons must not use up the tokens of its answer, of which
+// Job makes the request a job: Prompt = Shared + Own, SharedPrefix = len(Shared), temperature 0 unless the assignment has a seed, little thinking: a model that reasons must not use up the tokens of its answer, of which
 // llama-server counts the thinking as a part. User, batch, ids, class and plan are the caller's.
 func (p *Prompt) Job() *jobs.Job {
+	temperature, seed := 0.0, int64(1)
+	if p.Seed != 0 {
+		temperature, seed = drawTemperature, p.Seed
+	}
 	return &jobs.Job{
 		V: jobs.Version, Model: p.Model, System: p.System, Prompt: p.Shared + p.Own, SharedPrefix: len(p.Shared), Format: p.Format, Think: jobs.ThinkLow,
-		Options: jobs.Options{Temperature: new(0.0), Seed: new(int64(1)), NumPredict: new(p.Tokens)},
+		Options: jobs.Options{Temperature: &temperature, Seed: &seed, NumPredict: new(p.Tokens)},
 	}
 }
+
+// drawTemperature is that of answers that are drawn.
+const drawTemperature = 0.3
 
 // What a prompt is estimated by. English and code have 3 to 4 bytes a token in the vocabularies of Qwen and GPT models; 2.5 is what no real class goes below, by which prompts are made to fit.
 const (

@@ -35,6 +35,7 @@ type maker struct {
 	student        *template.Template
 	format         json.RawMessage
 	tokens         int // longest answer
+	seed           int64
 	room           int // bytes of an own part
 	fixed          int // bytes of it that the template writes
 }
@@ -76,7 +77,7 @@ func newMaker(a Assignment, kind rubric.Judge, t *template.Template, limits Limi
 	if err != nil {
 		return nil, err
 	}
-	m := &maker{kind: kind, model: a.Rubric.Rules.CodeModel, student: t, tokens: f.tokens}
+	m := &maker{kind: kind, model: a.Rubric.Rules.CodeModel, student: t, tokens: f.tokens, seed: a.Seed}
 	if kind == rubric.JudgeFeedback {
 		m.model = a.Rubric.Rules.FeedbackModel
 	}
@@ -134,7 +135,7 @@ func (b *Builder) Prompt(kind rubric.Judge, s Subject) (*Prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prompt{Kind: kind, Model: m.model, System: m.system, Shared: m.shared, Format: m.format, Tokens: m.tokens}
+	p := &Prompt{Kind: kind, Model: m.model, System: m.system, Shared: m.shared, Format: m.format, Tokens: m.tokens, Seed: m.seed}
 	text, cut := newPage(s.Notebook, m.room, b.given, clean).fit(m.room - len(rest) - len(fence("")) - 1)
 	p.Cut, see.Submission = cut, fence(text)
 	own, err := execute(m.student, partStudent, see)

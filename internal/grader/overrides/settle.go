@@ -35,6 +35,11 @@ func (d *Desk) Waived() map[score.Thing]bool {
 	return waived
 }
 
+// Machine are a record's points by the checks and the models alone, nil if it could not be graded.
+func (d *Desk) Machine(s *report.Student) *score.Score {
+	return d.compute(s, &score.Given{Waived: d.Waived()})
+}
+
 // Settle gives a record the points and the status that it has by the checks, the models and the instructor's decisions. It may be called again on the same record.
 func (d *Desk) Settle(s *report.Student) {
 	given := &score.Given{Waived: d.Waived()}
@@ -105,7 +110,7 @@ func (d *Desk) decision(s *report.Student, machine *score.Score, n *Line) report
 
 // Sees fills in what a new line rests on.
 func (d *Desk) Sees(s *report.Student, n *Line) {
-	n.Was, n.Rests = saw(s, d.compute(s, &score.Given{Waived: d.Waived()}), n), s.Inputs.Notebook
+	n.Was, n.Rests = saw(s, d.Machine(s), n), s.Inputs.Notebook
 }
 
 // saw is what the program says of what a line is about; machine are the points without the instructor's decisions.
