@@ -105,7 +105,7 @@ func (m *modern) top() {
 		{"assignment_info", "total_points"},
 		{"autograder_checks", "sections required_sections required_variables required_functions required_columns min_words_per_question outputs"},
 	} {
-		for _, key := range strings.Fields(place.keys) {
+		for key := range strings.FieldsSeq(place.keys) {
 			if n := m.root.get(key); n != nil {
 				if to := m.object(place.into, n); to.kind == '{' {
 					m.move(n, to)
