@@ -209,7 +209,7 @@ func (f *firstRubric) part(name string, cells []notebook.Cell) firstPart {
 			continue
 		}
 		p.Prose = false
-		read = append(read, cellFacts{code.Analyse(f.solution.Language, c.Source), strings.Split(c.Source, "\n")})
+		read = append(read, cellFacts{code.Analyse(cmp.Or(c.Language, f.solution.Language), c.Source), strings.Split(c.Source, "\n")})
 		for _, o := range c.Outputs {
 			shown.WriteString(o.Text + " " + o.HTML + " ")
 		}

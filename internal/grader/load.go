@@ -85,13 +85,13 @@ func (a *Assignment) model(judge rubric.Judge) string {
 func (a *Assignment) checkSolution(path string) error {
 	a.assigned = map[string]bool{}
 	var codeCells, outputs int
-	for _, c := range a.solution.Cells {
+	for i, c := range a.solution.Cells {
 		if c.Kind != notebook.Code || strings.TrimSpace(c.Source) == "" {
 			continue
 		}
 		codeCells++
 		outputs += len(c.Outputs)
-		for name := range code.Analyse(a.solution.Language, c.Source).Assigned {
+		for name := range code.Analyse(a.solution.LanguageOf(i), c.Source).Assigned {
 			a.assigned[name] = true
 		}
 	}

@@ -204,7 +204,7 @@ func (a *Assignment) renameOwn(n *rawNotebook) {
 			continue
 		}
 		all.WriteString(c.Source + "\n")
-		f := code.Analyse(n.read.Language, c.Source)
+		f := code.Analyse(n.read.LanguageOf(i), c.Source)
 		for name := range f.Assigned {
 			own[name] = true
 		}

@@ -109,6 +109,8 @@ func Run(nb, template *notebook.Notebook, r *rubric.Rubric) *Findings {
 	if nb.Language == notebook.Other {
 		f.Language = cmp.Or(nb.Kernel, f.Language)
 	}
+	c.listen()
+	c.functions()
 	c.countCells(f)
 	f.Names = c.names()
 	f.Unchanged, f.Added = c.template.compare(nb)
@@ -147,6 +149,9 @@ type checker struct {
 	where    *sections.Map
 	template *template
 	cells    []cell
+
+	spoken     string          // language of the assignment's text, "" if it is not known
+	vocabulary map[string]bool // words of the assignment and of the notebook's code
 }
 
 // cell is a cell and what its code does.
@@ -157,13 +162,17 @@ type cell struct {
 	lines  []string    // of the source
 	failed bool        // an output is an error
 	dead   []bool      // lines that no run reaches
+	inner  []bool      // lines in the body of a function
+
+	language notebook.Language
 }
 
 func readCell(nb *notebook.Notebook, i int) cell {
-	c := cell{Cell: &nb.Cells[i], lines: strings.Split(nb.Cells[i].Source, "\n"), facts: &code.Facts{}}
+	c := cell{Cell: &nb.Cells[i], lines: strings.Split(nb.Cells[i].Source, "\n"), facts: &code.Facts{}, language: nb.LanguageOf(i)}
 	if c.code = c.Kind == notebook.Code; c.code {
-		c.facts = code.Analyse(nb.Language, c.Source)
-		c.dead = unreached(c.lines)
+		c.facts = code.Analyse(c.language, c.Source)
+		c.language = code.LanguageOf(c.language, c.Source)
+		c.dead, c.inner = unreached(c.lines), make([]bool, len(c.lines))
 	}
 	for _, o := range c.Outputs {
 		c.failed = c.failed || o.Kind == notebook.Error

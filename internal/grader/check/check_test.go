@@ -155,6 +155,19 @@ func TestCode(t *testing.T) {
 		{"a column in a comment", python, "column", "region", "", []string{"# Join", ">x # region"}, check.Missing, 0, "only in a comment (cell 2)"},
 		{"a variable of a column's name", r, "column", "region", "", []string{"# Join", ">region <- 1"}, check.Missing, 0, "a variable in cell 2, not a column"},
 
+		{"a function that is never called", python, "function", "merge", "", []string{"# Join", ">def join(a, b):\n    return merge(a, b)\nx = 1"}, check.NotRun, 2, "only in code that is never reached (cell 2)"},
+		{"one that is called in another cell", python, "function", "merge", "", []string{"# Join", ">def join(a, b):\n    return merge(a, b)", ">join(x, y)"}, check.Found, 2, ""},
+		{"one that is handed over", python, "function", "merge", "", []string{"# Join", ">def join(a):\n    return merge(a)\nx = df.apply(join)"}, check.Found, 2, ""},
+		{"a method", python, "function", "merge", "", []string{"# Join", ">class A:\n    def join(self):\n        return merge(self)"}, check.Found, 2, ""},
+		{"R's function that is never called", r, "function", "merge", "", []string{"# Join", ">join <- function(a, b) {\n  merge(a, b)\n}\nx <- 1"}, check.NotRun, 2, "only in code that is never reached (cell 2)"},
+		{"R's that is handed over", r, "function", "merge", "", []string{"# Join", ">join <- function(a) {\n  merge(a, b)\n}\nx <- lapply(l, join)"}, check.Found, 2, ""},
+		{"a variable of a function", python, "variable", "joined", "", []string{"# Join", ">def join(a, b):\n    joined = merge(a, b)\n    return joined\njoin(x, y)"}, check.NotRun, 2, "only within a function (cell 2)"},
+		{"one that is global", python, "variable", "joined", "", []string{"# Join", ">def join(a, b):\n    global joined\n    joined = merge(a, b)\njoin(x, y)"}, check.Found, 2, ""},
+		{"R's variable of a function", r, "variable", "joined", "", []string{"# Join", ">f <- function() {\n  joined <- merge(a, b)\n}\nf()"}, check.NotRun, 2, "only within a function (cell 2)"},
+		{"R's that is global", r, "variable", "joined", "", []string{"# Join", ">f <- function() {\n  joined <<- merge(a, b)\n}\nf()"}, check.Found, 2, ""},
+		{"a function itself", python, "variable", "join", "", []string{"# Join", ">def join(a, b):\n    return merge(a, b)"}, check.Found, 2, ""},
+		{"R in Python", python, "function", "dplyr::left_join|merge", "", []string{"# Join", ">%%R\nx <- left_join(a, b)"}, check.Found, 2, ""},
+
 		{"text", notebook.Other, "variable", "total", "", []string{"# Join", ">total := 1"}, check.Found, 2, "read as text: the language is not known token by token"},
 		{"text that only begins so", notebook.Other, "variable", "total", "", []string{"# Join", ">totals := subtotal + total_2"}, check.Missing, 0, ""},
 	} {

@@ -64,9 +64,11 @@ func (c *checker) item(kind, name, section string) Item {
 	names := alternatives(name)
 	if kind == function {
 		for _, n := range names {
-			for _, same := range aliases[c.nb.Language] {
-				if slices.Contains(same, c.unqualified(n)) {
-					names = append(names, same...)
+			for language, groups := range aliases {
+				for _, same := range groups {
+					if c.speaks(language) && slices.Contains(same, unqualified(n, language)) {
+						names = append(names, same...)
+					}
 				}
 			}
 		}
@@ -97,6 +99,11 @@ var aliases = map[notebook.Language][][]string{
 		{"write_csv", "write.csv", "fwrite"}, {"bind_rows", "rbind"}, {"bind_cols", "cbind"}, {"n_distinct", "uniqueN"},
 	},
 	notebook.Python: {{"agg", "aggregate"}, {"isna", "isnull"}, {"notna", "notnull"}, {"product", "prod"}},
+}
+
+// speaks reports whether the notebook has code in a language.
+func (c *checker) speaks(l notebook.Language) bool {
+	return slices.ContainsFunc(c.cells, func(cell cell) bool { return cell.code && cell.language == l })
 }
 
 // alternatives cuts "left_join|merge" in two; R's pipe |> stays whole.
@@ -173,8 +180,8 @@ func (c *checker) holds(cell *cell, kind, name string) (status Status, note stri
 	lines := cell.facts.Assigned[name]
 	switch kind {
 	case function:
-		lines = slices.Concat(cell.facts.Called[name], cell.facts.Called[c.unqualified(name)])
-		lines = slices.DeleteFunc(lines, func(n int) bool { return hollow(cell.lines, n, c.unqualified(name)) })
+		lines = slices.Concat(cell.facts.Called[name], cell.facts.Called[unqualified(name, cell.language)])
+		lines = slices.DeleteFunc(lines, func(n int) bool { return hollow(cell.lines, n, unqualified(name, cell.language)) })
 	case column:
 		lines = slices.Concat(cell.facts.Named[name], cell.facts.Strings[name])
 	case variable:
@@ -193,6 +200,11 @@ func (c *checker) holds(cell *cell, kind, name string) (status Status, note stri
 	}
 	if !slices.ContainsFunc(lines, func(n int) bool { return n > len(cell.dead) || !cell.dead[n-1] }) {
 		return NotRun, fmt.Sprintf("only in code that is never reached (cell %d)", cell.Number)
+	}
+	if kind == variable && !slices.ContainsFunc(lines, func(n int) bool {
+		return n > len(cell.inner) || !cell.inner[n-1] || strings.Contains(cell.lines[n-1], "<<-")
+	}) {
+		return NotRun, fmt.Sprintf("only within a function (cell %d)", cell.Number)
 	}
 	return Found, ""
 }
@@ -225,7 +237,7 @@ func (c *checker) mentioned(kind string, names []string, cells []int) string {
 	case function:
 		places = append(places,
 			place{"named in cell %d, never called", func(f *cell, n string) bool {
-				return f.facts.Named[c.unqualified(n)] != nil || f.facts.Assigned[c.unqualified(n)] != nil
+				return f.facts.Named[unqualified(n, f.language)] != nil || f.facts.Assigned[unqualified(n, f.language)] != nil
 			}})
 	case column:
 		places = append(places,
@@ -247,9 +259,9 @@ func (c *checker) mentioned(kind string, names []string, cells []int) string {
 }
 
 // unqualified is a function's own name: f of R's pkg::f and Python's pkg.f.
-func (c *checker) unqualified(name string) string {
+func unqualified(name string, language notebook.Language) string {
 	separator := "."
-	if c.nb.Language == notebook.R {
+	if language == notebook.R {
 		separator = ":" // the dot in read.csv belongs to the name
 	}
 	return name[strings.LastIndex(name, separator)+1:]

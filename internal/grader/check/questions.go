@@ -116,7 +116,10 @@ type span struct {
 }
 
 // paragraph is one that may be an answer.
-type paragraph struct{ number, cell, words int }
+type paragraph struct {
+	number, cell int
+	words        []string
+}
 
 // nothing reports whether there is neither an answer nor a place for one.
 func (s *span) nothing() bool { return len(s.paragraphs) == 0 && s.place == 0 }
@@ -145,11 +148,11 @@ func (c *checker) span(text []line, a, next anchor) span {
 		if l.template && s.template == 0 {
 			s.template = l.cell
 		}
-		if n := to - from; n > 0 && !l.heading {
+		if from < to && !l.heading {
 			if k := len(s.paragraphs); k > 0 && s.paragraphs[k-1].number == l.paragraph {
-				s.paragraphs[k-1].words += n
+				s.paragraphs[k-1].words = slices.Concat(s.paragraphs[k-1].words, l.words[from:to])
 			} else {
-				s.paragraphs = append(s.paragraphs, paragraph{l.paragraph, l.cell, n})
+				s.paragraphs = append(s.paragraphs, paragraph{l.paragraph, l.cell, l.words[from:to]})
 			}
 		}
 	}
@@ -160,21 +163,28 @@ func (c *checker) span(text []line, a, next anchor) span {
 func (c *checker) share(items []Item, s span, least int) {
 	if len(items) > 1 {
 		// A paragraph of a word or two is no answer of its own.
-		s.paragraphs = slices.DeleteFunc(s.paragraphs, func(p paragraph) bool { return p.words < enough })
+		s.paragraphs = slices.DeleteFunc(s.paragraphs, func(p paragraph) bool { return len(p.words) < enough })
 	}
 	for i := range items {
 		item := &items[i]
-		words, cell := 0, 0
+		var words []string
+		cell := 0
 		for j, p := range s.paragraphs {
 			if j == i || j > i && i == len(items)-1 {
-				words += p.words
+				words = slices.Concat(words, p.words)
 				cell = cmp.Or(cell, p.cell)
 			}
 		}
+		odd := ""
+		if len(words) > 0 {
+			odd = c.noAnswer(words, item.Name)
+		}
 		switch {
-		case words >= least:
+		case odd != "":
+			item.Note = fmt.Sprintf("%s (cell %d)", odd, cell)
+		case len(words) >= least:
 			item.Status, item.Cell = Found, cell
-		case words > 0:
+		case len(words) > 0:
 			item.Note = fmt.Sprintf("fewer than %d words (cell %d)", least, cell)
 		case s.place > 0:
 			item.Status, item.Cell, item.Note = Placeholder, s.place, fmt.Sprintf("the template's placeholder stands unchanged (cell %d)", s.place)

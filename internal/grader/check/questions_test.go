@@ -14,6 +14,7 @@ import (
 func TestQuestions(t *testing.T) {
 	const why, how = "Why do you keep all orders?", "How many rows are lost by it?"
 	both := why + "|" + how
+	english := []string{"In this part you join the two tables. Say what each of them has, which rows are lost by it and why, and what that means for the revenue of the shop that sells them."}
 	for _, c := range []struct {
 		what      string
 		questions string
@@ -39,6 +40,14 @@ func TestQuestions(t *testing.T) {
 		{"headings", why, nil, []string{"### What I think of all this"}, "missing 0", ""},
 		{"a picture", why, nil, []string{why, "![what we think of it](x.png)"}, "missing 0", "no answer after the question (cell 2)"},
 		{"what nobody sees", why, nil, []string{why, "<!-- They are what\nwe count. -->"}, "missing 0", "no answer after the question (cell 2)"},
+
+		{"letters", why, nil, []string{why, "asdf kjhgf sdfgh"}, "missing 0", "not words (cell 3)"},
+		{"letters without vowels", why, nil, []string{why, "xkcd brrrt wzzzp tnk"}, "missing 0", "not words (cell 3)"},
+		{"one word again and again", why, nil, []string{why, "orders orders orders orders"}, "missing 0", "the same words again and again (cell 3)"},
+		{"words that fill the place", why, nil, []string{why, "foo bar test baz"}, "missing 0", "words that only fill the place (cell 3)"},
+		{"the question again", why, nil, []string{why, "You keep all orders, why do you?"}, "missing 0", "only the question again (cell 3)"},
+		{"words like none of the assignment's language", why, english, []string{why, "mba kuyu lolo hanzi wepesi tena"}, "missing 0", "none of its words is one of English, which the notebook is in, or of the assignment (cell 3)"},
+		{"an answer with one word of it", why, english, []string{why, "Revenue grew strongly, orders doubled everywhere."}, "found 3", ""},
 
 		{"a placeholder", why, nil, []string{why, "[your answer]"}, "placeholder 3", "the template's placeholder stands unchanged (cell 3)"},
 		{"a placeholder in capitals", why, nil, []string{why + "\n\n*YOUR ANSWER HERE*"}, "placeholder 2", "the template's placeholder stands unchanged (cell 2)"},

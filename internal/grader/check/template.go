@@ -121,6 +121,50 @@ func unreached(lines []string) []bool {
 	return dead
 }
 
+var (
+	pythonFunction = regexp.MustCompile(`^\s*(?:async\s+)?def\s+(\w+)\s*\(`)
+	rFunction      = regexp.MustCompile(`^\s*([\pL.][\pL\pN._]*)\s*(?:<<?-|=)\s*(?:function\s*\(|\\\()`)
+	global         = regexp.MustCompile(`^\s*(?:global|nonlocal)\s+\w`)
+)
+
+// functions marks the bodies of functions, and those of functions that nothing in the notebook uses as never reached.
+func (c *checker) functions() {
+	for i := range c.cells {
+		one := &c.cells[i]
+		definition := map[notebook.Language]*regexp.Regexp{notebook.Python: pythonFunction, notebook.R: rFunction}[one.language]
+		if !one.code || definition == nil {
+			continue
+		}
+		for at, line := range one.lines {
+			m := definition.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			end := statement(one.lines, at)
+			method := one.language == notebook.Python && line != strings.TrimLeft(line, " \t") // or within another function
+			dead := !method && !c.used(m[1], i, at+1, end+1)
+			shared := slices.ContainsFunc(one.lines[at:end+1], global.MatchString)
+			for n := at + 1; n <= end; n++ {
+				one.inner[n] = one.inner[n] || !shared
+				one.dead[n] = one.dead[n] || dead
+			}
+		}
+	}
+}
+
+// used reports whether a name is called, named or stands in quotes anywhere but on some lines of a cell.
+func (c *checker) used(name string, cell, from, to int) bool {
+	for i := range c.cells {
+		f := c.cells[i].facts
+		for _, names := range []map[string][]int{f.Called, f.Named, f.Strings} {
+			if slices.ContainsFunc(names[name], func(n int) bool { return i != cell || n < from || n > to }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // own reports whether what stands on a line of a cell, counted from 1, is the student's: the line, or one of those that its statement waits for, is not the template's.
 func (t *template) own(lines []string, number int) bool {
 	at := number - 1

@@ -3,6 +3,7 @@
 package code
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,7 +38,10 @@ func Analyse(lang notebook.Language, source string) *Facts {
 		Shown: map[string][]int{}, Commented: map[string][]int{}, Quoted: map[string][]int{},
 	}
 	if lang == notebook.Python {
-		lang, source = cellMagic(source)
+		first, _, _ := strings.Cut(source, "\n")
+		if lang, source = cellMagic(source); lang == notebook.R {
+			handedBack(f, first, 1)
+		}
 	}
 	var lexed *lexer
 	switch lang {
@@ -57,6 +61,11 @@ func Analyse(lang notebook.Language, source string) *Facts {
 		addWords(f.Commented, c.text, c.line)
 	}
 	f.Lines = codeLines(lexed.tokens)
+	for _, t := range lexed.tokens {
+		if rest, ok := strings.CutPrefix(t.text, "%R "); ok && t.kind == magic {
+			f.addLine(handedBack(f, rest, t.line), t.line)
+		}
+	}
 	r := newReader(lang, lexed.tokens, f)
 	r.read()
 	r.showStatements()
@@ -67,6 +76,14 @@ func Analyse(lang notebook.Language, source string) *Facts {
 		}
 	}
 	return f
+}
+
+// LanguageOf is the language that a cell is in: the one given, or what a magic of IPython says.
+func LanguageOf(lang notebook.Language, source string) notebook.Language {
+	if lang == notebook.Python {
+		lang, _ = cellMagic(source)
+	}
+	return lang
 }
 
 // cellMagic reads the first line of a cell that says in which language the rest is: %%R and the like. The line itself is blanked.
@@ -86,6 +103,39 @@ func cellMagic(source string) (notebook.Language, string) {
 		return notebook.Other, source
 	}
 	return notebook.Python, source
+}
+
+// option is one of the magics of R in Python: -i x,y -o z -w 400 --noreturn.
+var option = regexp.MustCompile(`(?:^|\s)(-o|--output|-i|--input|-c|--converter|-w|-h|-u|-p|-b|-r|-n|--?\w+)(?:[ =]([\w.,]+))?`)
+
+// handedBack notes the variables of Python that a magic of R assigns (-o), and returns its line without options.
+func handedBack(f *Facts, text string, line int) string {
+	for _, m := range option.FindAllStringSubmatch(text, -1) {
+		if m[1] == "-o" || m[1] == "--output" {
+			for name := range strings.SplitSeq(m[2], ",") {
+				add(f.Assigned, name, line)
+			}
+		}
+	}
+	for {
+		at := option.FindStringIndex(text)
+		if at == nil || strings.TrimSpace(text[:at[0]]) != "" {
+			return text
+		}
+		text = text[at[1]:]
+	}
+}
+
+// addLine reads a line of R among Python.
+func (f *Facts) addLine(text string, line int) {
+	one := Analyse(notebook.R, text)
+	for _, both := range [][2]map[string][]int{
+		{f.Assigned, one.Assigned}, {f.Called, one.Called}, {f.Named, one.Named}, {f.Strings, one.Strings}, {f.Shown, one.Shown}, {f.Commented, one.Commented}, {f.Quoted, one.Quoted},
+	} {
+		for name := range both[1] {
+			add(both[0], name, line)
+		}
+	}
 }
 
 // foreign are the cell magics whose cell holds no Python.

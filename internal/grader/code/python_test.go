@@ -54,6 +54,8 @@ func TestPython(t *testing.T) {
 		{what: "magics", source: "%matplotlib inline\n!pip install total\n?total\nfiles = !ls total\nx = 7 % 4\ny = (8\n  % x)", assigned: "files x y", not: "pip total matplotlib"},
 		{what: "a magic that runs code", source: "%time df = load()", assigned: "df", called: "load"},
 		{what: "a cell magic that runs code", source: "%%time\ndf = load()", assigned: "df", called: "load"},
+		{what: "a cell of R that hands back", source: "%%R -i df -o total,rest -w 400\nx <- sum(df)", assigned: "total rest x", called: "sum", not: "i o w"},
+		{what: "a line of R", source: "a = 1\n%R -o b b <- mean(x)\n%R y <- 2\nc = 3", assigned: "a b y c", called: "mean", not: "R o"},
 		{what: "a cell of R", source: "%%R -i df\ntotal <- sum(x)", assigned: "total", called: "sum", not: "i df"},
 		{what: "a cell of something else", source: "%%bash\ntotal=1", not: "total"},
 

@@ -25,6 +25,19 @@ func (r *reader) language(metadata value) (Language, string) {
 	return language, r.spoken
 }
 
+// ownLanguage is what a cell says of its language: where VS Code, SoS, Polyglot Notebooks and .NET Interactive write it, "" if it says nothing.
+func (r *reader) ownLanguage(metadata value) Language {
+	for _, v := range []value{
+		metadata.member("vscode").member("languageId"), metadata.member("kernel"),
+		metadata.member("polyglot_notebook").member("kernelName"), metadata.member("dotnet_interactive").member("language"),
+	} {
+		if name := r.label(v); name != "" {
+			return languageOf(name)
+		}
+	}
+	return ""
+}
+
 // enoughSigns is how many lines must speak against what a notebook says of itself.
 const enoughSigns = 3
 

@@ -41,6 +41,16 @@ type Cell struct {
 	Count   int      // execution count of a code cell; 0 if it was never run, or its outputs were cleared
 	Outputs []Output // of a code cell
 	GradeID string   // nbgrader's name of the cell, "" if it has none
+
+	Language Language // of a code cell that says so itself, as notebooks of several languages do; "" is the notebook's
+}
+
+// LanguageOf is the language of a cell, by its index.
+func (nb *Notebook) LanguageOf(cell int) Language {
+	if own := nb.Cells[cell].Language; own != "" {
+		return own
+	}
+	return nb.Language
 }
 
 // Ran reports whether a code cell was run: it has an execution count or an output.

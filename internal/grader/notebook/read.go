@@ -149,6 +149,7 @@ func (r *reader) readCell(v value) Cell {
 		if r.spoken == "" {
 			r.spoken = r.label(language)
 		}
+		c.Language = r.ownLanguage(metadata)
 		c.Count = max(count.whole(), 0)
 		c.Outputs = r.readOutputs(outputs)
 	case "markdown":

@@ -24,7 +24,7 @@ func readSide(nb *notebook.Notebook, r *rubric.Rubric) *side {
 	s := &side{cells: nb.Cells, facts: make([]*code.Facts, len(nb.Cells)), sections: sections.Locate(nb, r), read: map[int][]value{}}
 	for i, c := range nb.Cells {
 		if c.Kind == notebook.Code {
-			s.facts[i] = code.Analyse(nb.Language, c.Source)
+			s.facts[i] = code.Analyse(nb.LanguageOf(i), c.Source)
 		}
 	}
 	return s
