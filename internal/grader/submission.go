@@ -219,6 +219,9 @@ func (g *Grading) oddities(s *submission, nb *notebook.Notebook) []string {
 func flagged(flags []ask.Flag) string {
 	var cells []string
 	for _, f := range flags {
+		if f.Cell == 0 {
+			return "its metadata"
+		}
 		if n := strconv.Itoa(f.Cell); !slices.Contains(cells, n) {
 			cells = append(cells, n)
 		}

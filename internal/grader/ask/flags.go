@@ -12,7 +12,7 @@ import (
 
 // Flag is something in a notebook that reads like an instruction to the grader, or like an attempt to leave the fence.
 type Flag struct {
-	Cell  int    `json:"cell"`
+	Cell  int    `json:"cell"`  // number; 0: the notebook's metadata
 	Kind  string `json:"kind"`  // instruction, points, role, fence, chat_token, hidden
 	Quote string `json:"quote"` // at most 120 characters around it
 }
@@ -24,7 +24,7 @@ const (
 	flagRole        = "role"        // to be somebody else, or words to a model
 	flagFence       = "fence"       // looks like the end of the submission
 	flagChat        = "chat_token"  // a control token of chats
-	flagHidden      = "hidden"      // nobody sees it: in an HTML comment, unseen by its style, or of characters that show nothing
+	flagHidden      = "hidden"      // nobody sees it: in metadata, an attachment or an HTML comment, unseen by its style, or of characters that show nothing
 )
 
 // Limits of flags.
@@ -33,7 +33,7 @@ const (
 	maxFlagQuote = 120 // characters
 )
 
-// Flags looks for them in sources and outputs, including what a reader does not see: HTML comments, zero-width and bidirectional characters. Of each kind a cell has one flag at most, the first; a notebook
+// Flags looks for them in sources and outputs, including what a reader does not see: HTML comments, zero-width and bidirectional characters, metadata and attachments. Of each kind a cell has one flag at most, the first; a notebook
 // has 20. What is quoted was masked, and has its control and hidden characters made visible.
 func Flags(nb *notebook.Notebook, mask func(string) string) []Flag {
 	var flags []Flag
@@ -53,6 +53,14 @@ func Flags(nb *notebook.Notebook, mask func(string) string) []Flag {
 			look(o.Text, false)
 			look(o.HTML, false)
 			look(o.ErrorValue, false)
+		}
+	}
+	for _, u := range nb.Unseen {
+		for _, f := range suspects(u.Text, false) {
+			if f.kind != flagHidden && len(flags) < maxFlags {
+				flags = append(flags, Flag{Cell: u.Cell, Kind: flagHidden, Quote: f.quote(mask)})
+				break
+			}
 		}
 	}
 	return flags

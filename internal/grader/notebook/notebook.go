@@ -31,6 +31,13 @@ type Notebook struct {
 	Kernel   string   // the language as the notebook names it: "R", "python", "julia"; "" if it does not
 	Cells    []Cell   // in the order of the file
 	Dropped  Dropped  // what was left out
+	Unseen   []Unseen // texts that no Jupyter shows
+}
+
+// Unseen is a text of some words in metadata, or in an attachment or its name.
+type Unseen struct {
+	Cell int // number; 0 is the notebook
+	Text string
 }
 
 // Cell is one cell.

@@ -1,6 +1,7 @@
 package notebook
 
 import (
+	"bytes"
 	"cmp"
 	"strconv"
 	"strings"
@@ -49,6 +50,7 @@ func Read(data []byte, limits Limits) (*Notebook, error) {
 	if err := r.readCells(lists); err != nil {
 		return nil, err
 	}
+	r.unseen(0, metadata)
 	r.nb.Language, r.nb.Kernel = r.language(metadata)
 	return r.nb, nil
 }
@@ -113,6 +115,8 @@ func (r *reader) readCells(lists []value) error {
 			}
 			c := r.readCell(v)
 			c.Number = len(r.nb.Cells) + 1
+			r.unseen(c.Number, v.member("metadata"))
+			r.unseen(c.Number, v.member("attachments"))
 			r.nb.Cells = append(r.nb.Cells, c)
 		}
 	}
@@ -186,6 +190,43 @@ func (r *reader) withoutPictures() (pictures int) {
 	r.nb.Dropped.Images += pictures
 	r.nb.Dropped.ImageBytes += size
 	return pictures
+}
+
+// Limits of texts that nobody sees.
+const (
+	maxUnseen      = 50   // texts
+	maxUnseenText  = 2000 // bytes of one
+	maxUnseenDepth = 8
+)
+
+// unseen collects the texts of some words below a value of a cell: an instruction to a reader is one, the settings of a program are not.
+func (r *reader) unseen(cell int, v value) { r.unseenAt(cell, v, 0) }
+
+func (r *reader) unseenAt(cell int, v value, depth int) {
+	if depth > maxUnseenDepth || len(r.nb.Unseen) >= maxUnseen {
+		return
+	}
+	switch v.kind() {
+	case '{':
+		for key, m := range v.members() {
+			r.noteUnseen(cell, []byte(key))
+			r.unseenAt(cell, m, depth+1)
+		}
+	case '[':
+		for m := range v.elements() {
+			r.unseenAt(cell, m, depth+1)
+		}
+	case '"':
+		r.noteUnseen(cell, appendString(r.buf[:0], v))
+	}
+}
+
+// noteUnseen keeps a text that has three words.
+func (r *reader) noteUnseen(cell int, text []byte) {
+	if text = text[:boundary(text, min(len(text), maxUnseenText))]; len(bytes.Fields(text)) < 3 || len(r.nb.Unseen) >= maxUnseen {
+		return
+	}
+	r.nb.Unseen = append(r.nb.Unseen, Unseen{cell, string(clean(bytes.Clone(text), false))})
 }
 
 // maxLabel is how many bytes of a name are kept: of an error, a language, a cell.

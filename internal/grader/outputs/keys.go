@@ -3,6 +3,7 @@ package outputs
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,12 +49,17 @@ func (s *side) exhibits() []*exhibit {
 	return slices.DeleteFunc(list, func(e *exhibit) bool { return e == nil })
 }
 
-// telling leaves out the captions: text without a number beside tables, numbers and pictures.
+// caption is a line that says what stands below it; its number is only its own.
+var caption = regexp.MustCompile(`(?i)^\W*(?:table|tab|figure|fig|part|step|q|question|task|exercise|section|tabelle|abbildung|abb|aufgabe|teil|frage|tableau|tabla|tabela)\.?\s*#?\d+(?:[.]\d+)*\s*[a-z]?\W*(?:\s[^\d\n]*)?$`)
+
+// telling leaves out the captions: text without a number of its own beside tables, numbers and pictures.
 func telling(values []value) []value {
 	if !slices.ContainsFunc(values, func(v value) bool { return v.kind != textKind }) {
 		return values
 	}
-	return slices.DeleteFunc(values, func(v value) bool { return v.kind == textKind && len(onlyNumbers(tokens(v.text))) == 0 })
+	return slices.DeleteFunc(values, func(v value) bool {
+		return v.kind == textKind && (len(onlyNumbers(tokens(v.text))) == 0 || caption.MatchString(strings.TrimSpace(v.text)))
+	})
 }
 
 // candidate is something that the student shows in a place where the solution's value may be looked for.
@@ -276,9 +282,9 @@ func (c *comparer) handedOut(cell *notebook.Cell) bool {
 }
 
 func (c *comparer) run() []Comparison {
-	seeded := c.solution.seeded()
+	unstable := c.solution.unstable()
 	exhibits := slices.DeleteFunc(c.solution.exhibits(), func(e *exhibit) bool {
-		return c.handedOut(&c.solution.cells[e.cell]) || c.solution.unstable(e.cell, seeded)
+		return c.handedOut(&c.solution.cells[e.cell]) || unstable[e.cell]
 	})
 	named := map[string]bool{}
 	for _, e := range exhibits {

@@ -151,6 +151,19 @@ func TestCompareFindsTheStudentsOutput(t *testing.T) {
 			student:  cells{prints("n <- 5\nn", "[1] 5")},
 			want:     []string{"n match in 1"},
 		},
+		"what is computed from chance": {
+			solution: cells{
+				prints("x <- rnorm(1)\nk <- 4", ""), prints("y <- round(x) +\n  1\ny", "[1] 2"), prints("k", "[1] 4"), prints("m <- mean(y)\nm", "[1] 2"),
+				prints("x <- 7\nx", "[1] 7"), prints("z <- x * 2\nz", "[1] 14"),
+			},
+			student: cells{prints("k <- 4\nk", "[1] 4"), prints("x <- 7\nx", "[1] 7"), prints("z <- x * 2\nz", "[1] 14")},
+			want:    []string{"k match in 1", "x match in 2", "z match in 3"},
+		},
+		"a caption above a table": {
+			solution: cells{prints("print('Table 2: revenue of each region')\nt", "Table 2: revenue of each region\n  region revenue\n1  North   110.5\n2  South  1220.2")},
+			student:  cells{prints("t <- f()\nt", "  region revenue\n1  North   110.5\n2  South  1220.2")},
+			want:     []string{"t match in 1"},
+		},
 		"a warning with a path beside a value": {
 			solution: cells{cellOf("n <- 5\nn", notebook.Output{Kind: notebook.Stream, Stream: "stderr", Text: "/home/me/lib.R: a warning"}, notebook.Output{Kind: notebook.Value, Text: "[1] 5"})},
 			student:  cells{prints("n <- 5\nn", "[1] 5")},
