@@ -215,12 +215,12 @@ func TestFlagsOfWhatNoJupyterShows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ""
+		var got strings.Builder
 		for _, f := range Flags(nb, func(s string) string { return s }) {
-			got += fmt.Sprintf("%d %s", f.Cell, f.Kind)
+			got.WriteString(fmt.Sprintf("%d %s", f.Cell, f.Kind))
 		}
-		if got != tt.want {
-			t.Errorf("%s: flags %q, want %q", name, got, tt.want)
+		if got.String() != tt.want {
+			t.Errorf("%s: flags %q, want %q", name, got.String(), tt.want)
 		}
 	}
 }

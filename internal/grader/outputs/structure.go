@@ -9,10 +9,10 @@ import (
 var (
 	strHead   = regexp.MustCompile(`^(?:'data\.frame'|Classes .*‘data\.frame’|tibble|spc_tbl_|[\w.]+ \[).*?:?\s*\[?([\d,]+)(?: obs\. of| [×x]) `)
 	glimpsed  = regexp.MustCompile(`^Rows: ([\d,]+)$`)
-	strColumn = regexp.MustCompile("^ ?[ .]*\\$ (`[^`]+`|[^\\s:<]+) *:? +(?:<\\w+>|Factor w/.*?:|Ord\\.factor w/.*?:|[A-Za-z]+)(?: \\[1:[\\d,]+\\])?,? (.*)$")
+	strColumn = regexp.MustCompile("^ ?[ .]*\\$ (`[^`]+`|[^\\s:<]+) *:? +(?:<\\w+>|Factor w/.*?:|Ord\\.factor w/.*?:|[A-Za-z]+)(?: ?\\[1:[\\d,]+\\])?,?(?: format:)? (.*)$")
 	// of a vector or a single value: num [1:3] 1 2 3
 	strVector = regexp.MustCompile(`^ (?:Named )?(num|int|chr|logi|Date|POSIXct)(?:\[1:\d+\],)?(?: \[1:([\d,]+)\])?,?(?: format:)? (.*)$`)
-	strValue  = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^\s,]+`)
+	strValue  = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?|[^\s,]+`)
 )
 
 // readStructure reads what str or glimpse shows. Values that do not stand there are left out.

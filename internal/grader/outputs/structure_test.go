@@ -26,6 +26,7 @@ func TestCompareStructures(t *testing.T) {
 		"what was read with readr": {"spc_tbl_ [3 × 3] (S3: spec_tbl_df/tbl_df/tbl/data.frame)\n $ region : chr [1:3] \"North\" \"South\" \"East\"\n $ orders : num [1:3] 110 95 85\n $ revenue: num [1:3] 15234 12000 5479", frame, true},
 		"a glimpse":                {"Rows: 3\nColumns: 3\n$ region  <chr> \"North\", \"South\", \"East\"\n$ orders  <dbl> 110, 95, 85\n$ revenue <dbl> 15233.62, 12000.00, 5479.20", frame, true},
 		"a glimpse of fewer rows":  {"Rows: 2\nColumns: 3\n$ region  <chr> \"North\", \"South\"\n$ orders  <dbl> 110, 95\n$ revenue <dbl> 15233.62, 12000.00", frame, false},
+		"moments":                  {"tibble [2 × 2] (S3: tbl_df/tbl/data.frame)\n $ id: num [1:2] 1 2\n $ at: POSIXct[1:2], format: \"2026-03-06 20:37:00\" \"2026-03-03 19:43:00\"", "Rows: 2\nColumns: 2\n$ id <dbl> 1, 2\n$ at <dttm> 2026-03-06 20:37:00, 2026-03-03 19:43:00", true},
 		"a caption before it":      {"Revenue in all: 25540.35", "[1] 25540.35", true},
 		"a tibble of one value":    {"# A tibble: 1 × 1\n  total\n  <dbl>\n1 25540.", "[1] 25540.35", true},
 		"quotes":                   {`[1] "North" "South"`, "['North', 'South']", true},
