@@ -27,6 +27,7 @@ const (
 type Options struct {
 	Paths      []string         // submissions, as of intake.Collect
 	Course     string           // which assignment of an nbgrader tree, "" if there is but one
+	Notebook   string           // which of the notebooks that each student handed in, "" for the one that is called like the solution
 	Out        string           // folder for everything that is written
 	Prompts    string           // folder with prompt templates, "" for the project's own
 	User       string           // whose jobs these are

@@ -124,7 +124,7 @@ func (g *Grading) collect(ctx context.Context) (err error) {
 	if g.roster, err = intake.OpenRoster(g.root); err != nil {
 		return err
 	}
-	if g.class, err = intake.Collect(ctx, g.o.Paths, g.o.Course, g.roster, g.a.notebooks...); err != nil {
+	if g.class, err = intake.Collect(ctx, g.o.Paths, intake.Choice{Assignment: g.o.Course, Notebook: g.o.Notebook}, g.roster, g.a.notebooks...); err != nil {
 		return err
 	}
 	for _, s := range g.class.Submissions {

@@ -28,9 +28,10 @@ import (
 // Files are what a class was graded from, as absolute paths.
 type Files struct {
 	Inputs
-	Paths   []string // submissions
-	Course  string   // which assignment of an nbgrader tree
-	Prompts string
+	Paths    []string // submissions
+	Course   string   // which assignment of an nbgrader tree
+	Notebook string   // which of the notebooks that each student handed in
+	Prompts  string
 }
 
 // filesFile remembers them, so that a sample can be asked about again.
@@ -38,7 +39,7 @@ const filesFile = "instructor/inputs.json"
 
 // writeFiles remembers what the class is graded from.
 func (g *Grading) writeFiles() error {
-	f := Files{Inputs: g.a.files, Course: g.o.Course, Prompts: g.o.Prompts, Paths: slices.Clone(g.o.Paths)}
+	f := Files{Inputs: g.a.files, Course: g.o.Course, Notebook: g.o.Notebook, Prompts: g.o.Prompts, Paths: slices.Clone(g.o.Paths)}
 	all := []*string{&f.Rubric, &f.Solution, &f.Template, &f.Prompts}
 	for i := range f.Paths {
 		all = append(all, &f.Paths[i])
@@ -398,7 +399,7 @@ func (c *Calibration) collect(ctx context.Context, a *Assignment) (raw func(id s
 	if err != nil {
 		return nil, nil, err
 	}
-	class, err := intake.Collect(ctx, f.Paths, f.Course, c.roster, a.notebooks...)
+	class, err := intake.Collect(ctx, f.Paths, intake.Choice{Assignment: f.Course, Notebook: f.Notebook}, c.roster, a.notebooks...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -442,7 +443,7 @@ func (c *Calibration) ask(ctx context.Context, a *Assignment, o Options, raw fun
 			return nil, fmt.Errorf("write notebook of a sample: %w", err)
 		}
 	}
-	o.Paths, o.Course, o.Out, o.Resume, o.Seed = []string{in}, "", filepath.Join(folder, "out"), true, int64(v.turn)
+	o.Paths, o.Course, o.Notebook, o.Out, o.Resume, o.Seed = []string{in}, "", "", filepath.Join(folder, "out"), true, int64(v.turn)
 	g, err := Open(ctx, a.turned(v.turn), o)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func (g *Grading) rare() []report.Rare {
 			continue
 		}
 		for _, item := range s.layer1.Items {
-			has := item.Status != check.Missing && item.Status != check.Placeholder
+			has := item.Status == check.Found || item.Kind != check.Test && (item.Status == check.NotRun || item.Status == check.Failed)
 			see(score.ThingOf(item), has, g.others(s.layer1, item))
 		}
 		if s.layer1.RunCells == 0 {

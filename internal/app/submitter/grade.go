@@ -24,6 +24,7 @@ type gradeCmd struct {
 	Template   string `placeholder:"FILE" help:"Notebook that the students started from."`
 	Out        string `short:"o" required:"" placeholder:"DIR" help:"Folder for reports, grades and everything else that is written; readable by you only."`
 	Assignment string `placeholder:"NAME" help:"Which assignment of an nbgrader tree (default: the only one)."`
+	Notebook   string `placeholder:"NAME" help:"Which notebook, where each student handed in several; without .ipynb (default: the one called like the solution)."`
 	Prompts    string `type:"existingdir" placeholder:"DIR" help:"Folder with prompt templates of your own (submitter prompts writes those to begin with)."`
 
 	DryRun       bool   `name:"dry-run" help:"Say what would be sent, and when it would be done, by each plan and with one more machine; send nothing."`
@@ -111,7 +112,7 @@ func (c *gradeCmd) prepare(s *session) (*grader.Options, *grader.Assignment, err
 		return nil, nil, err
 	}
 	o := &grader.Options{
-		Paths: c.Paths, Course: c.Assignment, Out: c.Out, Prompts: c.Prompts,
+		Paths: c.Paths, Course: c.Assignment, Notebook: c.Notebook, Out: c.Out, Prompts: c.Prompts,
 		User: who, Plan: c.Plan, Class: c.Class, Models: map[string]grader.Model{},
 		Resume: c.Resume, Only: c.Only, Student: c.Student,
 	}

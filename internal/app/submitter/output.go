@@ -36,6 +36,7 @@ var outputs = map[string][]any{
 	"review":            {toDecide{}, report.Student{}, overrides.Line{}, []overrides.Line{}},
 	"status":            {status{}},
 	"submit":            {jobs.Result{}, jobs.Chunk{}, submitted{}},
+	"together":          {report.Totals{}},
 	"version":           {version{}},
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tandem/internal/app"
+	"tandem/internal/atomicfile"
 	"tandem/internal/grader"
 	"tandem/internal/grader/overrides"
 	"tandem/internal/grader/report"
@@ -601,4 +602,31 @@ func (c *releaseCmd) Run(s *session) (err error) {
 		err = &app.ExitError{Code: app.ExitDegraded}
 	}
 	return err
+}
+
+// togetherCmd adds up an assignment of several notebooks.
+type togetherCmd struct {
+	Dirs []string `arg:"" name:"dirs" placeholder:"DIR" help:"Folders that submitter grade --out wrote, one for each notebook."`
+	Out  string   `short:"o" placeholder:"FILE" help:"File to write, readable by you only (default: stdout). It has names."`
+}
+
+// Help says whose sum is empty.
+func (togetherCmd) Help() string {
+	return "Prints a CSV table with a line for each student: the points of each notebook, and their sum. Students are told apart by name and number. The sum is empty where the points of one notebook are not certain, and a notebook that was not handed in counts 0."
+}
+
+// Run adds up.
+func (c *togetherCmd) Run(s *session) error {
+	totals, err := grader.Together(c.Dirs)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.print(totals)
+	}
+	if c.Out == "" {
+		_, err := s.out.Write(totals.CSV())
+		return err
+	}
+	return atomicfile.Write(c.Out, totals.CSV(), 0o600)
 }

@@ -39,6 +39,7 @@ type grammar struct {
 	Grade      gradeCmd      `cmd:"" help:"Grade a class: notebooks, a rubric and a solution in, pages and grades out."`
 	Review     reviewCmd     `cmd:"" help:"Look at a graded class, and decide: points, comments, what is final."`
 	Release    releaseCmd    `cmd:"" help:"Write the pages that students get."`
+	Together   togetherCmd   `cmd:"" help:"Add up an assignment of several notebooks."`
 	Calibrate  calibrateCmd  `cmd:"" help:"Judge a sample yourself, and see how far the models agree."`
 	Rubric     rubricCmd     `cmd:"" help:"Check a rubric against its solution and template, or write a first one."`
 	Prompts    promptsCmd    `cmd:"" help:"Write the grader's prompt templates, to change them."`

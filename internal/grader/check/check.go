@@ -26,12 +26,13 @@ const (
 
 // Item is one thing that the rubric asks for.
 type Item struct {
-	Kind    string `json:"kind"`              // variable, function, column, question
-	Name    string `json:"name"`              // as the rubric says
-	Section string `json:"section,omitempty"` // id; "" for required_variables that no section names
-	Status  Status `json:"status"`
-	Cell    int    `json:"cell,omitempty"` // number of the cell where it was found
-	Note    string `json:"note,omitempty"` // for a person: "only in a comment (cell 4)", "only in a string (cell 4)", "in cell 9, outside of its section"
+	Kind    string  `json:"kind"`              // variable, function, column, question, test
+	Name    string  `json:"name"`              // as the rubric says
+	Section string  `json:"section,omitempty"` // id; "" for required_variables that no section names
+	Status  Status  `json:"status"`
+	Cell    int     `json:"cell,omitempty"`   // number of the cell where it was found
+	Points  float64 `json:"points,omitempty"` // of a test: how often it counts among the items, of which any other counts once
+	Note    string  `json:"note,omitempty"`   // for a person: "only in a comment (cell 4)", "only in a string (cell 4)", "in cell 9, outside of its section"
 }
 
 // Completeness of a section.
@@ -111,6 +112,7 @@ func Run(nb, template *notebook.Notebook, r *rubric.Rubric) *Findings {
 	}
 	c.listen()
 	c.functions()
+	c.tests(template, r)
 	c.countCells(f)
 	f.Names = c.names()
 	f.Unchanged, f.Added = c.template.compare(nb)
@@ -150,8 +152,9 @@ type checker struct {
 	template *template
 	cells    []cell
 
-	spoken     string          // language of the assignment's text, "" if it is not known
-	vocabulary map[string]bool // words of the assignment and of the notebook's code
+	tried      map[string][]Item // tests, by section
+	spoken     string            // language of the assignment's text, "" if it is not known
+	vocabulary map[string]bool   // words of the assignment and of the notebook's code
 }
 
 // cell is a cell and what its code does.

@@ -34,7 +34,7 @@ func (c *checker) required() []Item {
 	for _, name := range c.rubric.RequiredColumns {
 		list = append(list, c.item(column, name, ""))
 	}
-	return list
+	return append(list, c.tried[""]...)
 }
 
 // items lists what a section asks for.
@@ -48,7 +48,7 @@ func (c *checker) items(s *rubric.Section) []Item {
 			list = append(list, c.item(part.kind, name, s.ID))
 		}
 	}
-	return append(list, c.questions(s)...)
+	return slices.Concat(list, c.questions(s), c.tried[s.ID])
 }
 
 // item looks for one thing: in the section's cells, then in all others.

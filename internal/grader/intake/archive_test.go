@@ -202,7 +202,7 @@ func FuzzArchive(f *testing.F) {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found, err := collect(t.Context(), []string{file}, "", newRoster(t, t.TempDir()), few)
+		found, err := collect(t.Context(), []string{file}, Choice{}, newRoster(t, t.TempDir()), few)
 		if err != nil {
 			if jobs.CodeOf(err) != jobs.CodeInvalid {
 				t.Fatalf("code of %v", err)

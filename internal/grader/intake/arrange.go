@@ -12,14 +12,15 @@ import (
 	"tandem/jobs"
 )
 
-// steps are the folders of an nbgrader course that hold students' work, by step/student/assignment/notebook.ipynb; what was handed in comes first.
-var steps = []string{"submitted", "autograded"}
+// steps are the folders of an nbgrader course that hold students' work, by step/student/assignment/notebook.ipynb; what nbgrader has run comes first.
+var steps = []string{"autograded", "submitted"}
 
 // A part is a student's part of what was found.
 type part struct {
 	claim     // of any of its files
 	notebooks []claimed
 	others    []*file // files that are no notebooks
+	unnamed   int     // notebooks that do not bear the name that is graded
 }
 
 // claimed is a file and what its path says.
@@ -36,6 +37,7 @@ func arrange(sources []*source, assignment string, own []string) ([]*part, []str
 	for _, s := range sources {
 		inStep := stepOf(s)
 		outside := 0
+		var waiting []claimed // of the step that counts for who has nothing in the other
 		for _, f := range s.files {
 			if i := slices.IndexFunc(own, f.is); i >= 0 {
 				warnings = append(warnings, noSubmission(s, own[i]))
@@ -43,14 +45,19 @@ func arrange(sources []*source, assignment string, own []string) ([]*part, []str
 				list = append(list, claimed{within(f, c), f})
 			} else if c, ok := byStep(f, inStep); ok {
 				list = append(list, claimed{within(f, c), f})
+			} else if c, ok := byStep(f, otherStep(inStep)); ok {
+				waiting = append(waiting, claimed{within(f, c), f})
+			} else if archived(f) {
+				outside++
 			} else if inStep == "" {
 				generic[s] = append(generic[s], f)
 			} else if f.isNotebook() {
 				outside++
 			}
 		}
+		list, outside = without(list, waiting, outside)
 		if outside > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: %s outside %s left out", s.typed, count(outside, "notebook"), inStep))
+			warnings = append(warnings, fmt.Sprintf("%s: %s outside %s left out", s.typed, count(outside, "notebook"), cmp.Or(inStep, "the students' folders")))
 		}
 	}
 	flat := flatNames(generic)
@@ -95,6 +102,43 @@ func stepOf(s *source) string {
 		}
 	}
 	return ""
+}
+
+// otherStep is the one that stands in for a step.
+func otherStep(step string) string {
+	if step == steps[0] {
+		return steps[1]
+	}
+	return ""
+}
+
+// without adds what waited of students who have nothing of the assignment yet, and counts the notebooks of the others.
+func without(list, waiting []claimed, outside int) ([]claimed, int) {
+	type whose struct{ name, assignment string }
+	has := map[whose]bool{}
+	for _, c := range list {
+		has[whose{c.name, c.assignment}] = has[whose{c.name, c.assignment}] || c.file.isNotebook()
+	}
+	for _, c := range waiting {
+		switch {
+		case !has[whose{c.name, c.assignment}]:
+			list = append(list, c)
+		case c.file.isNotebook():
+			outside++
+		}
+	}
+	return list, outside
+}
+
+// archived reports whether a file lies where nbgrader's zip_collect puts what it unpacked: downloaded/ASSIGNMENT/archive is no student.
+func archived(f *file) bool {
+	parts := strings.Split(f.where, "/")
+	for i := 2; i < len(parts)-1; i++ {
+		if parts[i-2] == "downloaded" && (parts[i] == "archive" || parts[i] == "extracted") {
+			return f.isNotebook()
+		}
+	}
+	return false
 }
 
 // byStep reads the path of a file in an nbgrader tree. Only what lies where nbgrader puts it is a notebook that was handed in.
@@ -254,6 +298,35 @@ func (p *part) newest() (earlier bool) {
 	p.notebooks = slices.DeleteFunc(p.notebooks, func(c claimed) bool { return c.version < version[c.leaf] })
 	return len(p.notebooks) < all
 }
+
+// pick leaves the one notebook that is graded: the one of a name or, if none is given, the one that is called like one of the instructor's.
+func (p *part) pick(name string, own []string) {
+	names := []string{name}
+	if name == "" {
+		if len(p.notebooks) < 2 {
+			return
+		}
+		names = nil
+		for _, path := range own {
+			names = append(names, stem(filepath.Base(path)))
+		}
+	}
+	var picked []claimed
+	for _, c := range p.notebooks {
+		if slices.Contains(names, stem(c.leaf)) {
+			picked = append(picked, c)
+		}
+	}
+	switch {
+	case len(picked) > 0:
+		p.notebooks = picked
+	case name != "":
+		p.unnamed, p.notebooks = len(p.notebooks), nil
+	}
+}
+
+// stem is a file's name without .ipynb.
+func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
 
 // known are the kinds of files that are told by name; any other end of a name may be a part of the student's.
 var known = strings.Fields(".7z .c .cpp .csv .doc .docx .gz .htm .html .ipynb .jl .jpeg .jpg .js .json .md .odt .pages .pdf .png .ppt .pptx .py .qmd .r .rar .rds .rdata .rmd .rtf .sas .sql .svg .tar .tex .tsv .txt .url .webloc .xls .xlsx .xml .yaml .yml .zip")

@@ -47,8 +47,15 @@ func (c *Class) Close() error {
 	return errors.Join(errs...)
 }
 
+// Choice says what of it is graded, where there is more.
+type Choice struct {
+	Assignment string // of an nbgrader tree
+	Notebook   string // of those that each student handed in; its file's name without .ipynb
+}
+
 // Collect finds the submissions under the paths and gives each student a pseudonym, the same as in earlier runs; the roster is written before
-// it returns. assignment chooses among the assignments of an nbgrader tree, and may be "" if there is but one. A path that is not there, a folder without
+// it returns. which.Assignment chooses among the assignments of an nbgrader tree, and may be "" if there is but one. Where a student handed in several notebooks, the one counts that
+// which.Notebook names or, if that is "", the one that is called like one of own. A path that is not there, a folder without
 // notebooks and a ZIP file that is not safe to read are errors of code [jobs.CodeInvalid]; a single file that cannot be graded is a submission with a Problem.
 //
 // Whose a file is, is read from its path: by the patterns of Canvas, Moodle, Blackboard and Brightspace; below submitted (or autograded) by those of nbgrader; otherwise a file
@@ -56,11 +63,11 @@ func (c *Class) Close() error {
 //
 // own are paths of the instructor's notebooks, which are no submissions where they lie among these: neither the very files nor copies of the same name at the top, unless
 // there is nothing else. A student's notebook that is equal to one of them stays a submission.
-func Collect(ctx context.Context, paths []string, assignment string, roster *Roster, own ...string) (*Class, error) {
-	return collect(ctx, paths, assignment, roster, defaultLimits(), own...)
+func Collect(ctx context.Context, paths []string, which Choice, roster *Roster, own ...string) (*Class, error) {
+	return collect(ctx, paths, which, roster, defaultLimits(), own...)
 }
 
-func collect(ctx context.Context, paths []string, assignment string, roster *Roster, limits limits, own ...string) (_ *Class, err error) {
+func collect(ctx context.Context, paths []string, which Choice, roster *Roster, limits limits, own ...string) (_ *Class, err error) {
 	c := &Class{}
 	defer func() {
 		if err != nil {
@@ -74,9 +81,9 @@ func collect(ctx context.Context, paths []string, assignment string, roster *Ros
 	if err != nil {
 		return nil, err
 	}
-	parts, warnings, err := arrange(sources, assignment, own)
+	parts, warnings, err := arrange(sources, which.Assignment, own)
 	if err == nil && len(parts) == 0 { // to see what the solution itself would get
-		parts, warnings, err = arrange(sources, assignment, nil)
+		parts, warnings, err = arrange(sources, which.Assignment, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -85,6 +92,7 @@ func collect(ctx context.Context, paths []string, assignment string, roster *Ros
 	earlier := make([]bool, len(parts))
 	for i, p := range parts {
 		earlier[i] = p.newest()
+		p.pick(which.Notebook, own)
 		s, err := p.submission(ctx, limits)
 		if err != nil {
 			return nil, err
@@ -196,8 +204,11 @@ func (p *part) submission(ctx context.Context, limits limits) (*Submission, erro
 		return s, nil
 	case 0:
 		problem = jobs.Errorf(jobs.CodeInvalid, "there is no notebook; found %s of kind %s", count(len(p.others), "file"), kinds(p.others))
+		if p.unnamed > 0 {
+			problem = jobs.Errorf(jobs.CodeInvalid, "there is no notebook of the name that is graded, but %s of other names; look whether one of them is it", count(p.unnamed, "notebook"))
+		}
 	default:
-		problem = jobs.Errorf(jobs.CodeInvalid, "there are %d notebooks, and one is graded; take the others away, or name the one to grade by its own path", len(p.notebooks))
+		problem = jobs.Errorf(jobs.CodeInvalid, "there are %d notebooks, and one is graded; name it with --notebook, or by its own path, or take the others away", len(p.notebooks))
 	}
 	return &Submission{Problem: problem, read: func() ([]byte, error) { return nil, problem }}, nil
 }

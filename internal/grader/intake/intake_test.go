@@ -43,7 +43,7 @@ func (c *class) write(name, content string) {
 	}
 }
 
-// collect names paths below the folder, or the folder itself if there is none.
+// collect names paths below the folder, or the folder itself if there is none. assignment may have a notebook's name behind a slash.
 func (c *class) collect(assignment string, limits limits, names ...string) (*Class, error) {
 	c.t.Helper()
 	root, err := os.OpenRoot(c.out)
@@ -61,7 +61,9 @@ func (c *class) collect(assignment string, limits limits, names ...string) (*Cla
 	for _, name := range names {
 		paths = append(paths, c.path(name))
 	}
-	found, err := collect(c.t.Context(), paths, assignment, c.roster, limits, c.own...)
+	var which Choice
+	which.Assignment, which.Notebook, _ = strings.Cut(assignment, "/")
+	found, err := collect(c.t.Context(), paths, which, c.roster, limits, c.own...)
 	if err == nil {
 		c.t.Cleanup(func() { found.Close() })
 	}
@@ -128,6 +130,7 @@ func TestOwnNotebooks(t *testing.T) {
 		{"the template as a student hands it in", []string{"student-01/hw.ipynb", "student-02/hw.ipynb", "last_123_456_hw.ipynb"}, []string{"elsewhere/hw.ipynb"},
 			"last #123: last_123_456_hw.ipynb\nstudent-01: hw.ipynb\nstudent-02: hw.ipynb\n", nil},
 		{"the same name, another content", []string{"student-01.ipynb", "a/../key.ipynb"}, []string{"elsewhere/other/key.ipynb"}, "key: key.ipynb\nstudent-01: student-01.ipynb\n", nil},
+		{"the notebook of several that is called like it", []string{"student-01/p1.ipynb", "student-01/p2.ipynb", "source/p1.ipynb"}, []string{"source/p1.ipynb"}, "student-01: p1.ipynb\n", []string{"left out p1.ipynb"}},
 		{"nothing else", []string{"key.ipynb"}, []string{"key.ipynb"}, "key: key.ipynb\n", nil},
 		{"one that is not there", []string{"student-01.ipynb"}, []string{"nowhere.ipynb"}, "student-01: student-01.ipynb\n", nil},
 	} {
@@ -184,8 +187,8 @@ func TestCollect(t *testing.T) {
 		{
 			name:     "nbgrader course",
 			files:    []string{"submitted/student-01/hw1/p.ipynb", "submitted/student-01/hw2/p.ipynb", "submitted/student-02/hw1/p.ipynb", "submitted/student-02/hw1/extra/other.ipynb", "submitted/student-03/hw1/p.pdf", "autograded/student-01/hw1/p.ipynb", "source/hw1/p.ipynb", "gradebook.db"},
-			want:     "student-01 hw1: submitted/student-01/hw1/p.ipynb\nstudent-02 hw1: submitted/student-02/hw1/p.ipynb\nstudent-03 hw1: there is no notebook\n",
-			warnings: []string{"3 notebooks outside submitted left out"}, assignment: "hw1",
+			want:     "student-01 hw1: autograded/student-01/hw1/p.ipynb\nstudent-02 hw1: submitted/student-02/hw1/p.ipynb\nstudent-03 hw1: there is no notebook\n",
+			warnings: []string{"3 notebooks outside autograded left out"}, assignment: "hw1",
 		},
 		{
 			name:  "nbgrader step",
@@ -231,6 +234,25 @@ func TestCollect(t *testing.T) {
 				"12346-67890 - Student Two - 1 October, 2026 905 AM/hw4.ipynb", "index.html"},
 			want:     "Student One #12345: 12345-67890 - Student One - Oct 1, 2026 312 PM/hw4.ipynb\nStudent Two #12346: 12346-67890 - Student Two - 1 October, 2026 905 AM/hw4.ipynb\n",
 			warnings: []string{"left out 1 file of no student (.html)", "handed in more than once"},
+		},
+		{
+			name:       "several notebooks of an assignment",
+			files:      []string{"submitted/student-01/hw1/p1.ipynb", "submitted/student-01/hw1/p2.ipynb", "submitted/student-02/hw1/p2.ipynb", "submitted/student-03/hw1/p1.ipynb"},
+			assignment: "hw1/p2",
+			want:       "student-01 hw1: submitted/student-01/hw1/p2.ipynb\nstudent-02 hw1: submitted/student-02/hw1/p2.ipynb\nstudent-03 hw1: there is no notebook of the name that is graded, but 1 notebook of other names\n",
+		},
+		{
+			name:       "what nbgrader collected",
+			files:      []string{"submitted/student-01/hw1/p.ipynb", "downloaded/hw1/archive/student-01_hw1_attempt_p.ipynb", "downloaded/hw1/extracted/x/p.ipynb"},
+			assignment: "hw1",
+			want:       "student-01 hw1: submitted/student-01/hw1/p.ipynb\n",
+			warnings:   []string{"2 notebooks outside submitted left out"},
+		},
+		{
+			name:     "an archive beside students",
+			files:    []string{"downloaded/hw1/archive/a.ipynb", "student-01/p.ipynb"},
+			want:     "student-01: student-01/p.ipynb\n",
+			warnings: []string{"1 notebook outside the students' folders left out"},
 		},
 		{
 			name:     "two students of one name",
@@ -341,14 +363,14 @@ func TestNothingToCollect(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Collect(t.Context(), nil, "", newRoster(t, t.TempDir())); jobs.CodeOf(err) != jobs.CodeInvalid {
+	if _, err := Collect(t.Context(), nil, Choice{}, newRoster(t, t.TempDir())); jobs.CodeOf(err) != jobs.CodeInvalid {
 		t.Errorf("without paths: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(jobs.ErrDraining)
 	c := newClass(t, "a.ipynb")
 	for _, p := range []string{c.dir, c.path("a.ipynb")} {
-		if _, err := Collect(ctx, []string{p}, "", newRoster(t, c.out)); err == nil || !strings.Contains(err.Error(), jobs.ErrDraining.Error()) {
+		if _, err := Collect(ctx, []string{p}, Choice{}, newRoster(t, c.out)); err == nil || !strings.Contains(err.Error(), jobs.ErrDraining.Error()) {
 			t.Errorf("interrupted: %v; want the cause", err)
 		}
 	}

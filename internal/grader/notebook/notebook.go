@@ -48,6 +48,8 @@ type Cell struct {
 	Count   int      // execution count of a code cell; 0 if it was never run, or its outputs were cleared
 	Outputs []Output // of a code cell
 	GradeID string   // nbgrader's name of the cell, "" if it has none
+	Test    bool     // nbgrader grades the cell, and it holds nothing of the student's: tests
+	Points  float64  // that nbgrader gives for it
 
 	Language Language // of a code cell that says so itself, as notebooks of several languages do; "" is the notebook's
 }

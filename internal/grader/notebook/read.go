@@ -146,7 +146,12 @@ func (r *reader) readCell(v value) Cell {
 		}
 	}
 	heading := ""
-	c := Cell{Kind: Raw, GradeID: r.label(metadata.member("nbgrader").member("grade_id"))}
+	nbgrader := metadata.member("nbgrader")
+	c := Cell{Kind: Raw, GradeID: r.label(nbgrader.member("grade_id"))}
+	c.Test = string(nbgrader.member("grade")) == "true" && string(nbgrader.member("solution")) != "true"
+	if points, err := strconv.ParseFloat(string(nbgrader.member("points")), 64); err == nil && points > 0 && points < 1e6 {
+		c.Points = points
+	}
 	switch kind.text() {
 	case "code":
 		c.Kind = Code

@@ -41,7 +41,7 @@ func TestRead(t *testing.T) {
 			Format: "4.5", Language: Python, Kernel: "python",
 			Cells: []Cell{
 				{Number: 1, Kind: Markdown, Source: "# Part 1\nRead the data. ![plot](attachment:plot.png)"},
-				{Number: 2, Kind: Code, Count: 3, GradeID: "read-data", Source: "df = read()\ndf", Outputs: []Output{
+				{Number: 2, Kind: Code, Count: 3, GradeID: "read-data", Test: true, Points: 5, Source: "df = read()\ndf", Outputs: []Output{
 					{Kind: Stream, Stream: "stdout", Text: "reading\ndone\n"},
 					{Kind: Stream, Stream: "stderr", Text: "100%\n"},
 					{Kind: Value, Text: "   a\n0  1", HTML: "<table><tr><td>1</td></tr></table>"},

@@ -217,6 +217,29 @@ type Row struct {
 	Decided []Decision `json:"decided,omitempty"` // by the instructor
 }
 
+// Totals are the points of an assignment of several notebooks.
+type Totals struct {
+	Parts    []string `json:"parts"` // names of the assignments, one each notebook
+	Max      float64  `json:"max"`
+	Students []Total  `json:"students"` // by name
+}
+
+// Total is one student's.
+type Total struct {
+	Name    string      `json:"name"`
+	LMSID   string      `json:"lms_id,omitempty"`
+	Parts   []TotalPart `json:"parts"`   // in their order
+	Sum     float64     `json:"sum"`     // of those that are certain
+	Certain bool        `json:"certain"` // all are that were handed in
+}
+
+// TotalPart is one notebook of a student's.
+type TotalPart struct {
+	There   bool    `json:"there"` // it was handed in
+	Certain bool    `json:"certain"`
+	Points  float64 `json:"points"` // if they are certain
+}
+
 // Prefix is what became of a model's prompts.
 type Prefix struct {
 	Model    string `json:"model"`

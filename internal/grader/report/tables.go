@@ -116,6 +116,31 @@ func gradebook(c *Class, people []person) []byte {
 	return csvOf([]string{"Student", "ID", "Points", "Max", "Percent", "Status", "Comment"}, lines)
 }
 
+// CSV is a table with a line for each student; the sum is empty unless it is certain.
+func (t *Totals) CSV() []byte {
+	head := []string{"Student", "ID"}
+	for _, part := range t.Parts {
+		head = append(head, text(part))
+	}
+	var lines [][]string
+	for _, s := range t.Students {
+		line := []string{text(s.Name), text(s.LMSID)}
+		for _, part := range s.Parts {
+			cell := ""
+			if part.Certain {
+				cell = number(part.Points)
+			}
+			line = append(line, cell)
+		}
+		sum, percent := "", ""
+		if s.Certain {
+			sum, percent = number(s.Sum), number(100*s.Sum/t.Max)
+		}
+		lines = append(lines, append(line, sum, number(t.Max), percent))
+	}
+	return csvOf(append(head, "Points", "Max", "Percent"), lines)
+}
+
 // nbgrader writes the columns of nbgrader's own export (nbgrader/plugins/export.py). In its trees a student's folder is the student's id, and so is the
 // name here where the learning system gave no number. Where nbgrader says 0 for want of a grade, the cell is empty.
 func nbgrader(c *Class, people []person) []byte {

@@ -29,7 +29,7 @@ type Judgements map[rubric.Judge]map[string]Verdict
 
 // Thing is an item of layer 1, or an output.
 type Thing struct {
-	Kind    string `json:"kind"` // variable, function, column, question, [Output], [Section], [CriterionKind]
+	Kind    string `json:"kind"` // variable, function, column, question, test, [Output], [Section], [CriterionKind]
 	Section string `json:"section,omitempty"`
 	Name    string `json:"name"`
 }
@@ -103,7 +103,7 @@ type Cap struct {
 //
 // T is total_points. Element e is worth M = weight × T.
 //
-//	items        found counts 1; not run and failed ½; placeholder and missing 0
+//	items        found counts 1; not run and failed ½; placeholder and missing 0. A test counts as often as it has points, and 0 if it fails
 //	section      its share is what its items count ÷ how many are asked for. One that asks for nothing has 1 if it is complete, else 0
 //	systematic   S = Σ points × share ÷ Σ points, of the element's sections; of all sections if it is about none that there is. Sections of 0 points together weigh the same.
 //	             A rubric without sections: what the required variables, functions and columns count ÷ how many there are. Without those, too: 1 if the notebook is not empty
@@ -409,50 +409,60 @@ func (c *computer) section(s *rubric.Section) (*big.Rat, string) {
 
 // items is the share of what a section asks for, nil if that is nothing.
 func (c *computer) items(section string) (*big.Rat, string) {
-	found, asked := new(big.Rat), 0
+	found, asked := new(big.Rat), new(big.Rat)
 	var lacks []string
 	for _, item := range c.layer1.Items {
 		thing := ThingOf(item)
 		if item.Section != section || c.given.Waived[thing] {
 			continue
 		}
-		asked++
-		name := short(item.Name)
-		if item.Kind != "question" {
-			name = strings.ReplaceAll(name, "|", " or ") // either will do
+		weight := one()
+		if item.Kind == check.Test {
+			weight.SetFloat64(item.Points)
 		}
-		if credit := c.given.Credits[thing]; credit != nil {
-			found.Add(found, credit)
-			lacks = append(lacks, fmt.Sprintf("%s %s by the instructor: %s", item.Kind, name, show(credit)))
-			continue
-		}
-		switch item.Status {
-		case check.Found:
-			found.Add(found, one())
-			continue
-		case check.NotRun:
-			found.Add(found, half())
-			lacks = append(lacks, fmt.Sprintf("%s %s never run: half", item.Kind, name))
-		case check.Failed:
-			found.Add(found, half())
-			lacks = append(lacks, fmt.Sprintf("%s %s ends in an error: half", item.Kind, name))
-		case check.Placeholder:
-			lacks = append(lacks, fmt.Sprintf("%s %s left as in the template", item.Kind, name))
-		default:
-			lacks = append(lacks, fmt.Sprintf("%s %s missing", item.Kind, name))
+		asked.Add(asked, weight)
+		share, lack := c.item(item)
+		found.Add(found, times(weight, share))
+		if lack != "" {
+			lacks = append(lacks, fmt.Sprintf("%s %s", item.Kind, lack))
 		}
 	}
-	if asked == 0 {
+	if asked.Sign() == 0 {
 		return nil, ""
 	}
-	what := fmt.Sprintf("%s of %d things found", show(found), asked)
-	if asked == 1 {
+	what := fmt.Sprintf("%s of %s things found", show(found), show(asked))
+	if asked.Cmp(one()) == 0 {
 		what = fmt.Sprintf("%s of 1 thing found", show(found))
 	}
 	if len(lacks) > 0 {
 		what += " (" + strings.Join(lacks, ", ") + ")"
 	}
-	return over(found, big.NewRat(int64(asked), 1)), what
+	return over(found, asked), what
+}
+
+// item is the share that one item counts, with what it lacks, "" if nothing.
+func (c *computer) item(item check.Item) (*big.Rat, string) {
+	name := short(item.Name)
+	if item.Kind != "question" {
+		name = strings.ReplaceAll(name, "|", " or ") // either will do
+	}
+	if credit := c.given.Credits[ThingOf(item)]; credit != nil {
+		return credit, fmt.Sprintf("%s by the instructor: %s", name, show(credit))
+	}
+	switch item.Status {
+	case check.Found:
+		return one(), ""
+	case check.NotRun:
+		return half(), name + " never run: half"
+	case check.Failed:
+		if item.Kind == check.Test {
+			return new(big.Rat), name + " fails"
+		}
+		return half(), name + " ends in an error: half"
+	case check.Placeholder:
+		return new(big.Rat), name + " left as in the template"
+	}
+	return new(big.Rat), name + " missing"
 }
 
 // complete reports whether all that a section asks for counts in full or, if it asks for nothing, whether layer 1 found it complete.
