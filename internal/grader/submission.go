@@ -201,7 +201,7 @@ func (g *Grading) oddities(s *submission, nb *notebook.Notebook) []string {
 	case blank:
 		return append(list, "the notebook holds nothing")
 	case s.layer1.CodeCells > 0 && s.layer1.RunCells == 0:
-		list = append(list, "the notebook was never run: it has no outputs to compare")
+		list = append(list, "the notebook was never run, or its outputs were cleared: there are none to compare")
 	}
 	if len(s.layer1.Items)+len(s.layer1.Sections)+s.layer2.Compared == 0 {
 		list = append(list, "the rubric names nothing to check, and the solution shows nothing to compare: a person gives the points")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,13 +28,23 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 	if class.Notice != "" {
 		fmt.Fprintf(&b, "%s\n", class.Notice)
 	}
-	fmt.Fprintf(&b, "%d submissions: %d graded, %d need review, %d failed\n", class.Submissions, class.Graded, class.Review, class.Failed)
+	final := ""
+	if class.Final > 0 {
+		final = fmt.Sprintf(", %d final", class.Final)
+	}
+	fmt.Fprintf(&b, "%d submissions: %d graded%s, %d need review, %d failed\n", class.Submissions, class.Graded, final, class.Review, class.Failed)
 	if d := class.Distribution; d.Count > 0 {
 		of := fmt.Sprintf("%d scores", d.Count)
 		if d.Ranges > 0 {
 			of += fmt.Sprintf(" (%d of them the middle of a range)", d.Ranges)
 		}
 		fmt.Fprintf(&b, "percent of %s: mean %.1f, median %.1f, from %.1f to %.1f\n", of, d.Mean, d.Median, d.Low, d.High)
+	}
+	if undecided := slices.DeleteFunc(slices.Clone(class.Rare), func(r report.Rare) bool { return r.Verdict != "" }); len(undecided) > 0 {
+		fmt.Fprintf(&b, "hardly anybody has these, so they count for nobody until you decide (%s review %s):\n", name, c.Out)
+		for _, r := range undecided {
+			fmt.Fprintf(&b, "  %s: %d of %d have it\n", thing(r.Thing), r.Have, r.Of)
+		}
 	}
 	c.writeOpen(&b, class)
 	if class.Metrics != nil && class.Metrics.Jobs > 0 {
@@ -51,7 +62,8 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 			fmt.Fprintf(&b, "answers of earlier runs: %d\n", class.Reused)
 		}
 	}
-	fmt.Fprintf(&b, "\npages:  %s\ngrades: %s\nnames:  %s\n", c.page("index.html"), c.page("grades.csv"), c.page("instructor", "roster.csv"))
+	fmt.Fprintf(&b, "\npages:  %s\ngrades: %s\nnames:  %s\nnext:   %s review %s, then %s release %s\n",
+		c.page("index.html"), c.page("grades.csv"), c.page("instructor", "roster.csv"), name, c.Out, name, c.Out)
 	_, err := io.WriteString(w, sanitize.Text(b.String()))
 	return err
 }
@@ -60,7 +72,7 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 func (c *gradeCmd) writeOpen(b *strings.Builder, class *report.Class) {
 	told, open := 0, class.Review+class.Failed
 	for _, row := range class.Students {
-		if row.Status == report.Graded || told == toldSubmissions {
+		if row.Status == report.Graded || row.Status == report.Final || told == toldSubmissions {
 			continue
 		}
 		told++
