@@ -21,7 +21,7 @@ func lock(root *os.Root, path string) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, jobs.Errorf(jobs.CodeInvalid, "another run is grading into %s; wait for it, stop it, or name another folder with --out", path)
+			return nil, jobs.Errorf(jobs.CodeInvalid, "another run is grading into %s, or reviewing it; wait for it, stop it, or name another folder with --out", path)
 		}
 		return nil, fmt.Errorf("lock folder %s: %w", path, err)
 	}
