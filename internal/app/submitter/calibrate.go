@@ -58,34 +58,31 @@ type calibrating struct {
 }
 
 // Run has the sample judged, and reports.
-func (c *calibrateCmd) Run(ctx context.Context, s *session) (err error) {
+func (c *calibrateCmd) Run(ctx context.Context, s *session) error {
 	switch {
 	case c.Sample < 1:
 		return jobs.Errorf(jobs.CodeInvalid, "sample is %d; want at least 1", c.Sample)
 	case c.Repeat < 0:
 		return jobs.Errorf(jobs.CodeInvalid, "repeat is %d; want at least 1", c.Repeat)
 	}
-	who, err := s.userName()
-	if err != nil {
-		return err
-	}
-	review, err := grader.OpenReview(c.Dir, who)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, review.Close()) }()
-	calibration, err := review.Calibrate(c.Dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, calibration.Close()) }()
-	r := &calibrating{s, calibration, bufio.NewScanner(s.in), c.Dir}
+	return s.review(c.Dir, func(review *grader.Review) (err error) {
+		calibration, err := review.Calibrate(c.Dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, calibration.Close()) }()
+		return c.calibrate(ctx, &calibrating{s, calibration, bufio.NewScanner(s.in), c.Dir})
+	})
+}
+
+// calibrate has the sample judged, by the person or by the models again.
+func (c *calibrateCmd) calibrate(ctx context.Context, r *calibrating) error {
 	sample := r.Sample(c.Sample)
 	if len(sample) == 0 {
 		return jobs.Errorf(jobs.CodeInvalid, "no submission in %s has the answers of both models; grade with models first", c.Dir)
 	}
 	if c.Repeat > 0 || c.Robust {
-		return c.probe(ctx, r, who, sample)
+		return c.probe(ctx, r, sample)
 	}
 	if !c.Report {
 		if err := r.judgeAll(sample); err != nil {
@@ -93,8 +90,8 @@ func (c *calibrateCmd) Run(ctx context.Context, s *session) (err error) {
 		}
 	}
 	found := r.Agreement()
-	if s.JSON {
-		return s.print(found)
+	if r.JSON {
+		return r.print(found)
 	}
 	if err := r.write(found); err != nil || c.Report {
 		return err
@@ -184,7 +181,11 @@ func interval(f *agreement.Figure) string {
 }
 
 // probe asks the models again.
-func (c *calibrateCmd) probe(ctx context.Context, r *calibrating, who string, sample []string) error {
+func (c *calibrateCmd) probe(ctx context.Context, r *calibrating, sample []string) error {
+	who, err := r.userName()
+	if err != nil {
+		return err
+	}
 	files, err := r.Files()
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func (c *gradeCmd) writeClass(w io.Writer, class *report.Class) error {
 	if undecided := slices.DeleteFunc(slices.Clone(class.Rare), func(r report.Rare) bool { return r.Verdict != "" }); len(undecided) > 0 {
 		fmt.Fprintf(&b, "hardly anybody has these, so they count for nobody until you decide (%s review %s):\n", name, c.Out)
 		for _, r := range undecided {
-			fmt.Fprintf(&b, "  %s: %d of %d have it\n", thing(r.Thing), r.Have, r.Of)
+			fmt.Fprintf(&b, "  %s: %d of %d have it\n", r.Thing, r.Have, r.Of)
 		}
 	}
 	c.writeOpen(&b, class)

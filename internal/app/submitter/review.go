@@ -76,21 +76,28 @@ func verbList() string {
 }
 
 // Run does one command, or those that come line by line until there are no more.
-func (c *reviewCmd) Run(s *session) (err error) {
+func (c *reviewCmd) Run(s *session) error {
+	return s.review(c.Dir, func(review *grader.Review) error {
+		r := &reviewing{s, review}
+		if len(c.Command) > 0 {
+			return r.command(strings.Join(c.Command, " "))
+		}
+		return r.converse()
+	})
+}
+
+// review holds a folder of reports while something is done to it.
+func (s *session) review(dir string, do func(*grader.Review) error) (err error) {
 	who, err := s.userName()
 	if err != nil {
 		return err
 	}
-	review, err := grader.OpenReview(c.Dir, who)
+	review, err := grader.OpenReview(dir, who)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, review.Close()) }()
-	r := &reviewing{s, review}
-	if len(c.Command) > 0 {
-		return r.command(strings.Join(c.Command, " "))
-	}
-	return r.converse()
+	return do(review)
 }
 
 // converse takes commands. A person at a terminal is told of a mistake and may try again; a script ends with it.
@@ -218,7 +225,7 @@ func (r *reviewing) list(*words) error {
 		fmt.Fprintln(&b, "hardly anybody has these, so they count for nobody until you decide:")
 	}
 	for i, rare := range d.Rare {
-		fmt.Fprintf(&b, "  r%d  %s: %d of %d have it%s\n", i+1, thing(rare.Thing), rare.Have, rare.Of, map[report.Verdict]string{report.Count: "; you said that it counts", report.Ignore: "; you said that it counts for nobody"}[rare.Verdict])
+		fmt.Fprintf(&b, "  r%d  %s: %d of %d have it%s\n", i+1, rare.Thing, rare.Have, rare.Of, map[report.Verdict]string{report.Count: "; you said that it counts", report.Ignore: "; you said that it counts for nobody"}[rare.Verdict])
 		for _, other := range rare.Instead {
 			fmt.Fprintf(&b, "        in its place: %s\n", other)
 		}
@@ -257,14 +264,6 @@ func rowPoints(row report.Row) string {
 	return "no points"
 }
 
-func thing(t score.Thing) string {
-	text := t.Kind + " " + t.Name
-	if t.Section != "" && t.Kind != score.Section {
-		text += " of section " + t.Section
-	}
-	return text
-}
-
 func (r *reviewing) show(args *words) error {
 	s, err := r.student(args)
 	if err != nil {
@@ -291,12 +290,12 @@ func (r *reviewing) show(args *words) error {
 	}
 	if s.Layer1 != nil {
 		for i, item := range s.Layer1.Items {
-			fmt.Fprintf(&b, "  i%d  %s: %s%s\n", i+1, thing(score.ThingOf(item)), strings.ReplaceAll(string(item.Status), "_", " "), note(item.Note))
+			fmt.Fprintf(&b, "  i%d  %s: %s%s\n", i+1, score.ThingOf(item), strings.ReplaceAll(string(item.Status), "_", " "), note(item.Note))
 		}
 	}
 	if s.Layer2 != nil {
 		for i, o := range s.Layer2.Comparisons {
-			fmt.Fprintf(&b, "  o%d  %s: %s%s\n", i+1, thing(score.Thing{Kind: score.Output, Section: o.Section, Name: o.Key}), o.Verdict, note(o.Note))
+			fmt.Fprintf(&b, "  o%d  %s: %s%s\n", i+1, score.Thing{Kind: score.Output, Section: o.Section, Name: o.Key}, o.Verdict, note(o.Note))
 			for _, d := range o.Differences {
 				fmt.Fprintf(&b, "        %s: want %s, got %s\n", d.Where, d.Want, d.Got)
 			}
@@ -570,20 +569,17 @@ func (releaseCmd) Help() string {
 }
 
 // Run releases, and says what stays back.
-func (c *releaseCmd) Run(s *session) (err error) {
-	who, err := s.userName()
-	if err != nil {
-		return err
-	}
-	review, err := grader.OpenReview(c.Dir, who)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, review.Close()) }()
-	released, err := review.Release(c.ShowSolution)
-	if err != nil {
-		return err
-	}
+func (c *releaseCmd) Run(s *session) error {
+	return s.review(c.Dir, func(review *grader.Review) error {
+		released, err := review.Release(c.ShowSolution)
+		if err != nil {
+			return err
+		}
+		return c.print(s, released)
+	})
+}
+
+func (c *releaseCmd) print(s *session, released *grader.Released) (err error) {
 	if s.JSON {
 		err = s.print(released)
 	} else {

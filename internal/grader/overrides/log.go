@@ -66,7 +66,7 @@ func (l *Line) What() string {
 		}
 		return fmt.Sprintf("points of element %s: %g", l.Element, *l.Points)
 	case Credit:
-		return fmt.Sprintf("credit for %s: %g", name(*l.Thing), *l.Credit)
+		return fmt.Sprintf("credit for %s: %g", l.Thing, *l.Credit)
 	case Comment:
 		switch {
 		case l.Comment == "":
@@ -77,22 +77,13 @@ func (l *Line) What() string {
 		return "comment " + l.Comment + " changed"
 	case Class:
 		if l.Verdict == report.Count {
-			return name(*l.Thing) + " counts"
+			return l.Thing.String() + " counts"
 		}
-		return name(*l.Thing) + " counts for nobody"
+		return l.Thing.String() + " counts for nobody"
 	case Undo:
 		return fmt.Sprintf("line %d taken back", l.Of)
 	}
 	return "final"
-}
-
-// name calls a thing what a person would.
-func name(t score.Thing) string {
-	text := t.Kind + " " + t.Name
-	if t.Section != "" && t.Kind != score.Section {
-		text += " of section " + t.Section
-	}
-	return text
 }
 
 // Log is the file and what it says.

@@ -34,6 +34,15 @@ type Thing struct {
 	Name    string `json:"name"`
 }
 
+// String calls a thing what a person would.
+func (t Thing) String() string {
+	text := t.Kind + " " + t.Name
+	if t.Section != "" && t.Kind != Section {
+		text += " of section " + t.Section
+	}
+	return text
+}
+
 // Kinds of things that are no items.
 const (
 	Output        = "output"
