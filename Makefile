@@ -121,7 +121,7 @@ faults-mutants: engines ## take out one defence after the other, and see that th
 
 .PHONY: clean
 clean: ## remove what the targets above made (engines stay in their cache)
-	rm -rf bin demo-grades test/jsclient/node_modules test/pages/node_modules
+	rm -rf bin demo-grades test/*/node_modules
 
 # Real engines for tests and demo: found or fetched once, then cached. Whoever uses them asks the script again where they are.
 .PHONY: engines
@@ -134,7 +134,7 @@ engines:
 backends:
 	scripts/engines.sh backends >/dev/null
 
-# Node, for the test of docs/PROTOCOL.md, which has npm fetch the NATS client for JavaScript itself.
+# Node, for the tests of docs/PROTOCOL.md and of the gateway, which have npm fetch others' clients themselves.
 .PHONY: jsclient
 jsclient:
 	@tools/needs.sh node npm

@@ -63,6 +63,7 @@ var arrows = []arrow{
 
 	{"internal/pipeline", []string{files, "jobs", "internal/units", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
+	{"internal/gateway", []string{"client/admin", "jobs"}, nil, "the front door knows the public client, and nothing behind it"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},
@@ -116,6 +117,7 @@ var arrows = []arrow{
 
 	{"internal/arch", nil, nil, "only tests"},
 	{"test/jsclient", nil, nil, "only tests"},
+	{"test/gateway", nil, nil, "only tests"},
 	{"deploy", nil, nil, "only tests"},
 	{"test/*", []string{anything}, []string{anything, nats}, "programs that only tests run"},
 	{"test/*/*", []string{anything}, []string{anything, nats}, "programs that only tests run"},

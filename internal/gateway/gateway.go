@@ -1,0 +1,244 @@
+// Package gateway is the front door for programs that speak Ollama's or OpenAI's API: each request becomes a job, and its answer what the program
+// expects. Behind it is the public client (tandem/client), and nothing else.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"tandem/client/admin"
+	"tandem/jobs"
+)
+
+// Limits of requests.
+const (
+	maxBody    = 8 << 20 // bytes; a job's own limit is below it
+	maxStreams = 1000    // requests that are answered at the same time
+)
+
+// Options are what a gateway is made of.
+type Options struct {
+	System  *admin.Client // does the jobs, and knows the workers
+	Plan    jobs.Plan     // of jobs whose request names none
+	Hosts   []string      // names under which it may be asked, beside IP addresses and localhost
+	Timeout time.Duration // after which a request that is not answered is given up, and its job cancelled; default half an hour
+	Version string        // of the program
+	Log     *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
+}
+
+// gateway answers requests.
+type gateway struct {
+	Options
+	origins *http.CrossOriginProtection
+	streams chan struct{}
+	now     func() time.Time
+}
+
+// New returns the gateway's HTTP handler.
+func New(o Options) http.Handler {
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Minute)
+	g := &gateway{Options: o, origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams), now: time.Now}
+	mux := http.NewServeMux()
+	g.ollama(mux)
+	g.openAI(mux)
+	return g.guard(mux)
+}
+
+// dialect is how an API writes its errors.
+type dialect func(err error) any
+
+// handler answers one request. An error that it returns before anything was written becomes the answer.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// handle makes a handler part of an API.
+func (g *gateway) handle(mux *http.ServeMux, pattern string, as dialect, h handler) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			writeError(w, as, err)
+		}
+	})
+}
+
+// guard refuses what must not come in, and logs all.
+func (g *gateway) guard(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := g.now()
+		seen := &recorder{ResponseWriter: w, status: http.StatusOK}
+		g.admit(seen, r, mux)
+		_, pattern := mux.Handler(r)
+		g.Log.Info("request", "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob))
+	})
+}
+
+// admit lets a request through to its handler, or refuses it.
+func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
+	as := dialect(ollamaError)
+	if strings.HasPrefix(r.URL.Path, "/v1/") {
+		as = openAIError
+	}
+	if !g.isOurs(r.Host) {
+		writeError(w, as, refuse(http.StatusMisdirectedRequest, "host", "this gateway does not answer to the host %.100q; ask for it by its IP address, or allow the name with --http-host", r.Host))
+		return
+	}
+	// Checked as a POST, since a GET passes always; pages of other origins have no business here with either.
+	if err := g.origins.Check(&http.Request{Method: http.MethodPost, Host: r.Host, Header: r.Header, URL: r.URL}); err != nil {
+		writeError(w, as, refuse(http.StatusForbidden, "origin", "web pages of other origins cannot use this API: %v", err))
+		return
+	}
+	select {
+	case g.streams <- struct{}{}:
+		defer func() { <-g.streams }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		writeError(w, as, refuse(http.StatusTooManyRequests, "", "%d requests are being answered already; try again later", maxStreams))
+		return
+	}
+	if _, pattern := mux.Handler(r); pattern == "" {
+		writeError(w, as, refuse(http.StatusNotFound, "path", "there is no %s %.100q here; docs/GATEWAY.md lists what there is", r.Method, r.URL.Path))
+		return
+	}
+	mux.ServeHTTP(w, r)
+}
+
+// isOurs reports whether a Host header has an IP address or a name of this gateway's.
+func (g *gateway) isOurs(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	host = strings.TrimSuffix(host, ".")
+	return slices.ContainsFunc(append([]string{"localhost"}, g.Hosts...), func(name string) bool { return name != "" && strings.EqualFold(name, host) })
+}
+
+// read reads a request's body, strictly: no key twice, no key that is not known.
+func read(w http.ResponseWriter, r *http.Request, into any) error {
+	// Ollama's own clients send JSON without saying so, and curl calls it a form; what pages can send was refused before.
+	if sent := r.Header.Get("Content-Type"); sent != "" {
+		if kind, _, err := mime.ParseMediaType(sent); err != nil || kind != "application/json" && kind != "application/x-www-form-urlencoded" {
+			return refuse(http.StatusUnsupportedMediaType, "Content-Type", "Content-Type is %.100q; send application/json", sent)
+		}
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if tooLong, is := errors.AsType[*http.MaxBytesError](err); is {
+		return refuse(http.StatusRequestEntityTooLarge, "", "the body has more than %d bytes; send less", tooLong.Limit)
+	}
+	if err != nil {
+		return refuse(http.StatusBadRequest, "", "the body cannot be read: %v", err)
+	}
+	if len(strings.TrimSpace(string(data))) == 0 {
+		return refuse(http.StatusBadRequest, "", "the body is empty; send a JSON object")
+	}
+	if err := jobs.CheckJSON(data); err != nil {
+		return refuse(http.StatusBadRequest, "", "the body is not as it must be: %v", err)
+	}
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return badField(err)
+	}
+	return nil
+}
+
+// badField says which field of a body is wrong.
+func badField(err error) error {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		return refuse(http.StatusBadRequest, wrong.Field, "%s is of JSON type %s; want %s", cmp.Or(wrong.Field, "the body"), wrong.Value, wrong.Type)
+	}
+	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		field = strings.Trim(field, `"`)
+		return refuse(http.StatusBadRequest, field, "%s is not supported here; leave it out (docs/GATEWAY.md lists what is)", field)
+	}
+	return refuse(http.StatusBadRequest, "", "the body is not as it must be: %v", err)
+}
+
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // whoever is gone is told nothing
+	return nil
+}
+
+// recorder remembers the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController flush.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// models are those that jobs may ask for, each with what its live workers say.
+func (g *gateway) models(ctx context.Context) ([]model, error) {
+	names, err := g.System.Models(ctx)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := g.System.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []model
+	for _, name := range names {
+		m := model{name: name}
+		for _, w := range workers {
+			if w.Model == name && w.Live() {
+				m.live = true
+				m.digest = cmp.Or(m.digest, strings.TrimPrefix(w.ModelDigest, "sha256:"))
+				if m.context == 0 || w.ContextTokens > 0 && w.ContextTokens < m.context {
+					m.context = w.ContextTokens
+				}
+			}
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// model is what is known of one.
+type model struct {
+	name    string
+	digest  string // of its file, "" if no live worker says it
+	context int    // smallest of its workers, in tokens; 0 if not known
+	live    bool   // a worker serves it now
+}
+
+// find looks for a model by any of its names.
+func (g *gateway) find(ctx context.Context, name string) (model, error) {
+	canonical, err := jobs.CanonicalModel(name)
+	if err != nil {
+		return model{}, refuse(http.StatusBadRequest, "model", "model: %v", err)
+	}
+	list, err := g.models(ctx)
+	if err != nil {
+		return model{}, err
+	}
+	i := slices.IndexFunc(list, func(m model) bool { return m.name == canonical })
+	if i < 0 {
+		return model{}, refuse(http.StatusNotFound, "model", "model '%s' not found", canonical)
+	}
+	return list[i], nil
+}

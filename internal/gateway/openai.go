@@ -1,0 +1,366 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tandem/jobs"
+)
+
+// openAI adds OpenAI's API: https://platform.openai.com/docs/api-reference
+func (g *gateway) openAI(mux *http.ServeMux) {
+	add := func(pattern string, h handler) { g.handle(mux, pattern, openAIError, h) }
+	add("GET /v1/models", g.listModels)
+	add("GET /v1/models/{model...}", g.oneModel)
+	add("POST /v1/chat/completions", g.chatCompletions)
+	add("POST /v1/completions", g.completions)
+}
+
+// openAIError is how OpenAI writes an error.
+func openAIError(err error) any {
+	type body struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	}
+	out := body{Message: err.Error(), Type: "server_error"}
+	switch status := statusOf(err); {
+	case status == http.StatusTooManyRequests:
+		out.Type, out.Code = "requests", new("rate_limit_exceeded")
+	case status == http.StatusNotFound:
+		out.Type, out.Code = "invalid_request_error", new("model_not_found")
+	case status < 500:
+		out.Type = "invalid_request_error"
+	}
+	if r, is := errors.AsType[*refusal](err); is && r.param != "" {
+		out.Param = &r.param
+	}
+	if e, is := errors.AsType[*jobs.Error](err); is && out.Code == nil {
+		out.Code = new(string(e.Code))
+	}
+	return map[string]body{"error": out}
+}
+
+type openAIModel struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func asOpenAI(m model) openAIModel {
+	return openAIModel{ID: m.name, Object: "model", OwnedBy: "tandem"}
+}
+
+func (g *gateway) listModels(w http.ResponseWriter, r *http.Request) error {
+	list, err := g.models(r.Context())
+	if err != nil {
+		return err
+	}
+	out := []openAIModel{}
+	for _, m := range list {
+		out = append(out, asOpenAI(m))
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": out})
+}
+
+func (g *gateway) oneModel(w http.ResponseWriter, r *http.Request) error {
+	m, err := g.find(r.Context(), r.PathValue("model"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, asOpenAI(m))
+}
+
+// openAIRequest is what both kinds of completions have in common.
+type openAIRequest struct {
+	Model         string          `json:"model"`
+	Stream        bool            `json:"stream"`
+	StreamOptions *streamOptions  `json:"stream_options"`
+	Temperature   *float64        `json:"temperature"`
+	TopP          *float64        `json:"top_p"`
+	MaxTokens     *int            `json:"max_tokens"`
+	Stop          json.RawMessage `json:"stop"`
+	Seed          *int64          `json:"seed"`
+	N             *int            `json:"n"`
+	Presence      *float64        `json:"presence_penalty"`
+	Frequency     *float64        `json:"frequency_penalty"`
+	Logprobs      json.RawMessage `json:"logprobs"`
+	User          string          `json:"user"` // of the program's own; changes nothing
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type chatCompletionRequest struct {
+	openAIRequest
+	Messages            []openAIMessage   `json:"messages"`
+	MaxCompletionTokens *int              `json:"max_completion_tokens"`
+	ResponseFormat      *responseFormat   `json:"response_format"`
+	ReasoningEffort     string            `json:"reasoning_effort"`
+	Tools               []json.RawMessage `json:"tools"`
+	ToolChoice          json.RawMessage   `json:"tool_choice"`
+	TopLogprobs         *int              `json:"top_logprobs"`
+}
+
+type openAIMessage struct {
+	Role      string            `json:"role"`
+	Content   json.RawMessage   `json:"content"`
+	Name      string            `json:"name"`
+	Refusal   json.RawMessage   `json:"refusal"`
+	ToolCalls []json.RawMessage `json:"tool_calls"`
+	ToolCall  string            `json:"tool_call_id"`
+}
+
+type responseFormat struct {
+	Type       string `json:"type"`
+	JSONSchema *struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Strict      *bool           `json:"strict"`
+		Schema      json.RawMessage `json:"schema"`
+	} `json:"json_schema"`
+}
+
+type completionRequest struct {
+	openAIRequest
+	Prompt json.RawMessage `json:"prompt"`
+	Suffix string          `json:"suffix"`
+	Echo   bool            `json:"echo"`
+	BestOf *int            `json:"best_of"`
+}
+
+// job makes a job of what both kinds have; what no job can have is refused by name.
+func (in *openAIRequest) job() (*jobs.Job, error) {
+	if in.Model == "" {
+		return nil, refuse(http.StatusBadRequest, "model", "model is required")
+	}
+	given := func(raw json.RawMessage) bool { return !slices.Contains([]string{"", "null", "false"}, string(raw)) }
+	for field, there := range map[string]bool{
+		"n": in.N != nil && *in.N != 1, "presence_penalty": in.Presence != nil && *in.Presence != 0, "frequency_penalty": in.Frequency != nil && *in.Frequency != 0, "logprobs": given(in.Logprobs),
+	} {
+		if there {
+			return nil, notHere(field)
+		}
+	}
+	j := &jobs.Job{Model: in.Model, Options: jobs.Options{Temperature: in.Temperature, TopP: in.TopP, Seed: in.Seed, NumPredict: in.MaxTokens}}
+	if given(in.Stop) {
+		var one string
+		if json.Unmarshal(in.Stop, &one) == nil {
+			j.Options.Stop = []string{one}
+		} else if err := json.Unmarshal(in.Stop, &j.Options.Stop); err != nil {
+			return nil, refuse(http.StatusBadRequest, "stop", "stop is %.40s; want a text or a list of texts", in.Stop)
+		}
+	}
+	return j, nil
+}
+
+func (g *gateway) chatCompletions(w http.ResponseWriter, r *http.Request) error {
+	var in chatCompletionRequest
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	j, err := in.job()
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(in.Tools) > 0:
+		return notHere("tools")
+	case in.TopLogprobs != nil:
+		return notHere("top_logprobs")
+	case len(in.Messages) == 0:
+		return refuse(http.StatusBadRequest, "messages", "messages is empty; want at least one")
+	case in.MaxCompletionTokens != nil:
+		j.Options.NumPredict = in.MaxCompletionTokens
+	}
+	if j.Format, err = in.ResponseFormat.format(); err != nil {
+		return err
+	}
+	switch in.ReasoningEffort {
+	case "":
+	case "none":
+		j.Think = jobs.ThinkOff
+	case "minimal":
+		j.Think = jobs.ThinkLow
+	default:
+		j.Think = jobs.Think(in.ReasoningEffort)
+	}
+	for i, m := range in.Messages {
+		message, err := m.message(i)
+		if err != nil {
+			return err
+		}
+		j.Messages = append(j.Messages, message)
+	}
+	return g.answerOpenAI(w, r, j, &in.openAIRequest, "chatcmpl-", "chat.completion")
+}
+
+// format is a job's.
+func (f *responseFormat) format() (json.RawMessage, error) {
+	switch {
+	case f == nil, f.Type == "text":
+		return nil, nil
+	case f.Type == "json_object":
+		return json.RawMessage(`"json"`), nil
+	case f.Type == "json_schema" && f.JSONSchema != nil && len(f.JSONSchema.Schema) > 0:
+		return f.JSONSchema.Schema, nil
+	}
+	return nil, refuse(http.StatusBadRequest, "response_format", "response_format.type is %.40q; want text, json_object, or json_schema with its schema", f.Type)
+}
+
+// message reads a message, of which text is the only part that a job can have.
+func (m *openAIMessage) message(i int) (jobs.Message, error) {
+	if len(m.ToolCalls) > 0 || m.ToolCall != "" {
+		return jobs.Message{}, notHere(fmt.Sprintf("messages[%d].tool_calls", i))
+	}
+	out := jobs.Message{Role: jobs.Role(m.Role)}
+	if m.Role == "developer" {
+		out.Role = jobs.RoleSystem
+	}
+	if json.Unmarshal(m.Content, &out.Content) == nil {
+		return out, nil
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(m.Content, &parts); err != nil {
+		return out, refuse(http.StatusBadRequest, fmt.Sprintf("messages[%d].content", i), "messages[%d].content is neither a text nor a list of parts", i)
+	}
+	for _, p := range parts {
+		if p.Type != "text" {
+			return out, notHere(fmt.Sprintf("messages[%d].content of type %.40s", i, p.Type))
+		}
+		out.Content += p.Text
+	}
+	return out, nil
+}
+
+func (g *gateway) completions(w http.ResponseWriter, r *http.Request) error {
+	var in completionRequest
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	j, err := in.job()
+	if err != nil {
+		return err
+	}
+	for field, there := range map[string]bool{"suffix": in.Suffix != "", "echo": in.Echo, "best_of": in.BestOf != nil && *in.BestOf != 1} {
+		if there {
+			return notHere(field)
+		}
+	}
+	var list []string
+	if json.Unmarshal(in.Prompt, &j.Prompt) != nil {
+		if json.Unmarshal(in.Prompt, &list) != nil || len(list) != 1 {
+			return refuse(http.StatusBadRequest, "prompt", "prompt is neither a text nor a list of one; send one request for each")
+		}
+		j.Prompt = list[0]
+	}
+	return g.answerOpenAI(w, r, j, &in.openAIRequest, "cmpl-", "text_completion")
+}
+
+// usage is that of OpenAI.
+type usage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+	Details    struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+func usageOf(r *jobs.Result) *usage {
+	u := &usage{Prompt: r.Usage.PromptTokens, Completion: r.Usage.GeneratedTokens, Total: r.Usage.PromptTokens + r.Usage.GeneratedTokens}
+	u.Details.Cached = r.Usage.PrefillCached
+	return u
+}
+
+// answerOpenAI has a job done and answers as OpenAI does: whole, or by events.
+func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.Job, in *openAIRequest, prefix, object string) error {
+	l := &lines{w: w, kind: "text/event-stream"}
+	if in.Stream {
+		w.Header().Set("Trailer", headerMethod+", "+headerTiming)
+	}
+	chat := object == "chat.completion"
+	created := g.now().Unix()
+	envelope := func(choices []any) map[string]any {
+		kind := object
+		if in.Stream && chat {
+			kind += ".chunk"
+		}
+		return map[string]any{"id": prefix + j.ID, "object": kind, "created": created, "model": j.Model, "choices": choices}
+	}
+	// choice is the one answer, or a piece of it.
+	choice := func(key, text, thinking string, role bool, finish any) any {
+		if !chat {
+			return map[string]any{"index": 0, "text": text, "logprobs": nil, "finish_reason": finish}
+		}
+		body := map[string]any{}
+		if role {
+			body["role"] = "assistant"
+		}
+		if text != "" || key == "message" {
+			body["content"] = text
+		}
+		if thinking != "" {
+			body["reasoning_content"] = thinking
+		}
+		if key == "message" {
+			body["refusal"] = nil
+		}
+		return map[string]any{"index": 0, key: body, "logprobs": nil, "finish_reason": finish}
+	}
+	event := func(v any) error {
+		data, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		return l.write("data: " + string(data) + "\n\n")
+	}
+	result, err := g.run(w, r, j, func(text, thinking string) error {
+		if !in.Stream {
+			return nil
+		}
+		return event(envelope([]any{choice("delta", text, thinking, !l.begun, nil)}))
+	})
+	switch {
+	case err != nil && l.begun:
+		_ = event(openAIError(err)) // in mid stream: as OpenAI does
+		return nil
+	case err != nil:
+		w.Header().Del("Trailer")
+		return err
+	}
+	finish := cmp.Or(result.FinishReason, "stop")
+	if !in.Stream {
+		out := envelope([]any{choice("message", result.Text, result.Thinking, true, finish)})
+		out["usage"], out["tandem"] = usageOf(result), metricsOf(result)
+		setHeaders(w, result, "")
+		return writeJSON(w, http.StatusOK, out)
+	}
+	last := envelope([]any{choice("delta", "", "", !l.begun, finish)})
+	last["tandem"] = metricsOf(result)
+	err = event(last)
+	if in.StreamOptions != nil && in.StreamOptions.IncludeUsage && err == nil {
+		out := envelope([]any{})
+		out["usage"] = usageOf(result)
+		err = event(out)
+	}
+	if err == nil {
+		err = l.write("data: [DONE]\n\n")
+	}
+	setHeaders(w, result, "")
+	if err != nil && !strings.Contains(err.Error(), "broken pipe") {
+		g.Log.Debug("the end of a stream was not taken", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"tandem/jobs"
+)
+
+// Headers of requests and answers that are ours.
+const (
+	headerJob    = "Tandem-Job"
+	headerMethod = "Tandem-Method"
+	headerTiming = "Server-Timing"
+	headerPlan   = "Tandem-Plan"
+	headerClass  = "Tandem-Class"
+)
+
+// cancelLimit is how long cancelling the job of a request that ended may take.
+const cancelLimit = 10 * time.Second
+
+// errDiverged ends a stream whose job began again on another machine, and says something else than was sent.
+var errDiverged = errors.New("the job began again on another machine, and its text is another than what was sent; ask again")
+
+// run has a job done for a request, and emits its text while it is generated: each piece once, also when the job begins again on another machine, as long as it says the
+// same. If the request ends first, or takes too long, the job is cancelled.
+func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
+	if err := g.complete(r, j); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), g.Timeout)
+	defer cancel()
+	w.Header().Set(headerJob, j.ID)
+	result, err := g.follow(ctx, j, emit)
+	if result == nil && jobs.CodeOf(err) != jobs.CodeInvalid && jobs.CodeOf(err) != jobs.CodeUnknownModel {
+		end, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
+		defer stop()
+		if _, cancelErr := g.System.Cancel(end, j.ID); cancelErr != nil && jobs.CodeOf(cancelErr) != jobs.CodeInvalid {
+			g.Log.Warn("the job of a request that ended was not cancelled", "job", j.ID, "error", cancelErr)
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = refuse(http.StatusGatewayTimeout, "", "there was no answer within %s, and the job was cancelled; ask again when less waits, or as a batch", g.Timeout)
+	}
+	return result, err
+}
+
+// follow is run until the first error.
+func (g *gateway) follow(ctx context.Context, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
+	var text, thinking passed
+	for piece, err := range g.System.Stream(ctx, j) {
+		if err != nil {
+			return nil, err
+		}
+		if piece.Restart {
+			text.again()
+			thinking.again()
+		}
+		newText, same := text.add(piece.Text)
+		newThinking, also := thinking.add(piece.Thinking)
+		if !same || !also {
+			return nil, errDiverged
+		}
+		if piece.Result != nil && piece.Result.Status != jobs.Succeeded {
+			e := piece.Result.Error
+			return piece.Result, jobs.Errorf(e.Code, "%s", e.Message)
+		}
+		if newText != "" || newThinking != "" {
+			if err := emit(newText, newThinking); err != nil {
+				return nil, err
+			}
+		}
+		if piece.Result != nil {
+			if !text.whole() || !thinking.whole() {
+				return nil, errDiverged
+			}
+			return piece.Result, nil
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// passed is a text that was sent, as far as it is there.
+type passed struct {
+	sent strings.Builder
+	at   int // how much of it the job has said since the last restart
+}
+
+func (p *passed) again() { p.at = 0 }
+
+// add returns what is new of a piece, and whether it goes on as what was sent does.
+func (p *passed) add(piece string) (news string, same bool) {
+	sent := p.sent.String()
+	n := min(len(piece), len(sent)-p.at)
+	if piece[:n] != sent[p.at:p.at+n] {
+		return "", false
+	}
+	p.sent.WriteString(piece[n:])
+	p.at += len(piece)
+	return piece[n:], true
+}
+
+// whole reports whether the job has said all that was sent.
+func (p *passed) whole() bool { return p.at == p.sent.Len() }
+
+// complete fills in what a request says of its job in headers.
+func (g *gateway) complete(r *http.Request, j *jobs.Job) error {
+	j.ID, j.Class, j.Plan = jobs.NewID(), jobs.Interactive, g.Plan
+	switch plan := jobs.Plan(r.Header.Get(headerPlan)); plan {
+	case "":
+	case jobs.PlanAuto, jobs.PlanLocal, jobs.PlanDisaggregated:
+		j.Plan = plan
+	default:
+		return refuse(http.StatusBadRequest, headerPlan, "header %s is %.40q; want auto, local or disaggregated", headerPlan, plan)
+	}
+	switch class := jobs.Class(r.Header.Get(headerClass)); class {
+	case "":
+	case jobs.Interactive, jobs.Batch:
+		j.Class = class
+	default:
+		return refuse(http.StatusBadRequest, headerClass, "header %s is %.40q; want interactive or batch", headerClass, class)
+	}
+	return nil
+}
+
+// metrics are what Tandem adds to an answer.
+type metrics struct {
+	Job      string       `json:"job_id"`
+	Method   jobs.Method  `json:"method"`
+	Warnings []string     `json:"warnings,omitempty"`
+	Decision string       `json:"decision,omitempty"`
+	Usage    jobs.Usage   `json:"usage"`
+	Timings  jobs.Timings `json:"timings"`
+	Servers  jobs.Servers `json:"servers"`
+}
+
+func metricsOf(r *jobs.Result) *metrics {
+	return &metrics{r.JobID, r.Method, r.Warnings, r.Decision, r.Usage, r.Timings, r.Servers}
+}
+
+// setHeaders writes how a job went into an answer's headers, or its trailers if the body was begun.
+func setHeaders(w http.ResponseWriter, r *jobs.Result, prefix string) {
+	t := r.Timings
+	w.Header().Set(prefix+headerMethod, string(r.Method))
+	w.Header().Set(prefix+headerTiming, fmt.Sprintf("queue;dur=%.1f, prefill;dur=%.1f, handover;dur=%.1f, decode;dur=%.1f",
+		1000*(t.QueuePrefillSeconds+t.QueueDecodeSeconds), 1000*(t.PrefillSeconds+t.DecodePrefillSeconds), 1000*(t.SaveSeconds+t.TransferSeconds+t.RestoreSeconds+t.CheckSeconds), 1000*t.DecodeSeconds))
+}
+
+// lines writes an answer piece by piece, each passed on at once.
+type lines struct {
+	w     http.ResponseWriter
+	kind  string // of the content
+	begun bool
+}
+
+func (l *lines) write(data string) error {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", l.kind)
+		l.w.Header().Set("Cache-Control", "no-store")
+		l.w.WriteHeader(http.StatusOK)
+	}
+	if _, err := l.w.Write([]byte(data)); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.w).Flush()
+}

@@ -1,0 +1,100 @@
+// Others' clients, pointed at a gateway: node clients.mjs URL MODEL. Prints one line of JSON for each step.
+import { Ollama } from 'ollama'
+import OpenAI from 'openai'
+import { ChatOllama } from '@langchain/ollama'
+import { ChatOpenAI } from '@langchain/openai'
+
+const [url, model] = process.argv.slice(2)
+const ollama = new Ollama({ host: url })
+const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
+const schema = { type: 'object', properties: { sum: { type: 'integer' } }, required: ['sum'] }
+const few = { num_predict: 12, temperature: 0 }
+const say = (step, value) => console.log(JSON.stringify({ step, ...value }))
+const step = async (name, f) => {
+  try {
+    say(name, await f())
+  } catch (e) {
+    say(name, { failed: String(e), status: e.status_code ?? e.status, param: e.param, code: e.code, type: e.type })
+  }
+}
+
+await step('ollama list', async () => ({ models: (await ollama.list()).models.map((m) => m.name) }))
+await step('ollama show', async () => ({ capabilities: (await ollama.show({ model })).capabilities }))
+await step('ollama ps', async () => ({ models: (await ollama.ps()).models.map((m) => m.name) }))
+await step('ollama generate', async () => {
+  const r = await ollama.generate({ model, prompt: 'Count to three.', options: few })
+  return { text: r.response, done: r.done, reason: r.done_reason, prompt: r.prompt_eval_count, written: r.eval_count, total: r.total_duration, method: r.tandem?.method }
+})
+await step('ollama generate, streamed', async () => {
+  let text = ''
+  let pieces = 0
+  let last
+  for await (const part of await ollama.generate({ model, prompt: 'Count to three.', options: few, stream: true })) {
+    text += part.response
+    pieces++
+    last = part
+  }
+  return { text, pieces, done: last.done, reason: last.done_reason, written: last.eval_count }
+})
+await step('ollama chat', async () => {
+  const r = await ollama.chat({ model, messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hello' }], options: few })
+  return { text: r.message.content, role: r.message.role, done: r.done }
+})
+await step('ollama chat, by a schema', async () => {
+  const r = await ollama.chat({ model, messages: [{ role: 'user', content: 'What is 2 + 3?' }], format: schema, options: { num_predict: 200, temperature: 0 } })
+  return { value: JSON.parse(r.message.content) }
+})
+await step('ollama abort', async () => {
+  const stream = await ollama.generate({ model, prompt: 'Write a long story.', options: { num_predict: 20000 }, stream: true })
+  let pieces = 0
+  try {
+    for await (const part of stream) {
+      if (++pieces === 3) stream.abort()
+      if (part.done) return { ended: true }
+    }
+  } catch (e) {
+    return { aborted: e.name === 'AbortError', pieces }
+  }
+  return { aborted: true, pieces }
+})
+await step('ollama, a model that is not there', async () => ollama.generate({ model: 'nobody:1b', prompt: 'Hello' }))
+await step('ollama, an option that is not there', async () => ollama.generate({ model, prompt: 'Hello', options: { mirostat: 1 } }))
+await step('ollama, tools', async () => ollama.chat({ model, messages: [{ role: 'user', content: 'x' }], tools: [{ type: 'function', function: { name: 'f' } }] }))
+
+await step('openai models', async () => ({ models: (await openai.models.list()).data.map((m) => m.id), one: (await openai.models.retrieve(model)).id }))
+await step('openai chat', async () => {
+  const r = await openai.chat.completions.create({ model, messages: [{ role: 'developer', content: 'Be brief.' }, { role: 'user', content: [{ type: 'text', text: 'Hello' }] }], max_completion_tokens: 12, temperature: 0 })
+  return { text: r.choices[0].message.content, finish: r.choices[0].finish_reason, usage: r.usage, id: r.id }
+})
+await step('openai chat, streamed', async () => {
+  let text = ''
+  let finish
+  let usage
+  let role
+  for await (const part of await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Count to three.' }], max_tokens: 12, temperature: 0, stream: true, stream_options: { include_usage: true } })) {
+    text += part.choices[0]?.delta?.content ?? ''
+    role ??= part.choices[0]?.delta?.role
+    finish ??= part.choices[0]?.finish_reason
+    usage ??= part.usage
+  }
+  return { text, role, finish, written: usage?.completion_tokens }
+})
+await step('openai chat, by a schema', async () => {
+  const r = await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'What is 2 + 3?' }], response_format: { type: 'json_schema', json_schema: { name: 'sum', schema } }, max_tokens: 200, temperature: 0 })
+  return { value: JSON.parse(r.choices[0].message.content) }
+})
+await step('openai completion', async () => {
+  const r = await openai.completions.create({ model, prompt: 'Count to three.', max_tokens: 12, temperature: 0 })
+  return { text: r.choices[0].text, finish: r.choices[0].finish_reason, object: r.object }
+})
+await step('openai, a model that is not there', async () => openai.chat.completions.create({ model: 'nobody:1b', messages: [{ role: 'user', content: 'x' }] }))
+await step('openai, a parameter that is not supported', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], logit_bias: { 50256: -100 } }))
+await step('openai, several answers', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], n: 2 }))
+
+await step('langchain ollama', async () => ({ text: (await new ChatOllama({ baseUrl: url, model, numPredict: 12, temperature: 0 }).invoke('Hello')).content }))
+await step('langchain openai', async () => {
+  const chat = new ChatOpenAI({ model, apiKey: 'none', maxTokens: 12, temperature: 0, maxRetries: 0, configuration: { baseURL: `${url}/v1` } })
+  let streamed = ''
+  for await (const part of await chat.stream('Hello')) streamed += part.content
+  return { text: (await chat.invoke('Hello')).content, streamed }
+})

@@ -1,0 +1,290 @@
+// Package gateway tests the front door with clients that are not ours: those of Ollama, OpenAI and LangChain for JavaScript, and plain HTTP, against the whole
+// system on real llama-servers.
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"tandem/client"
+	"tandem/client/admin"
+	"tandem/internal/app"
+	"tandem/internal/gateway"
+	"tandem/internal/standin"
+	"tandem/internal/standin/standintest"
+	"tandem/jobs"
+	"tandem/test/npm"
+)
+
+// door is a whole system with a gateway in front.
+type door struct {
+	url    string
+	client *admin.Client
+}
+
+func open(t *testing.T) *door {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel}, Say: t.Logf, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	c, err := client.Dial(t.Context(), client.Options{URL: l.URL(), User: "program", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	system := admin.New(c)
+	g, err := app.StartGateway(t.Context(), "127.0.0.1:0", gateway.Options{System: system, Plan: jobs.PlanAuto, Version: "test", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Stop(); err != nil {
+			t.Errorf("stop the gateway: %v", err)
+		}
+	})
+	return &door{"http://" + g.Addr(), system}
+}
+
+// step is one line that clients.mjs prints.
+type step struct {
+	Step         string
+	Failed       string
+	Status       int
+	Param, Code  string
+	Type         string
+	Text         string
+	Streamed     string
+	Role         string
+	Done         bool
+	Reason       string
+	Finish       string
+	Models       []string
+	One          string
+	Capabilities []string
+	Pieces       int
+	Prompt       int
+	Written      int
+	Total        int64
+	Method       string
+	Value        map[string]any
+	Usage        map[string]any
+	ID, Object   string
+	Aborted      bool
+}
+
+func TestGateway(t *testing.T) {
+	npm.Install(t)
+	d := open(t)
+	t.Run("clients of others", d.clients)
+	t.Run("the ollama command", d.ollamaCommand)
+	t.Run("whoever goes away cancels", d.goesAway)
+	t.Run("bad requests", d.badRequests)
+}
+
+func (d *door) clients(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "clients.mjs", d.url, standin.CodeModel)
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	t.Logf("the clients printed:\n%s", out)
+	if err != nil {
+		t.Fatalf("run clients: %v", err)
+	}
+	steps := map[string]step{}
+	for line := range strings.Lines(string(out)) {
+		var s step
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("read %s: %v", line, err)
+		}
+		steps[s.Step] = s
+	}
+	written := func(s step) bool { return s.Text != "" && s.Failed == "" }
+	for name, good := range map[string]func(s step) bool{
+		"ollama list": func(s step) bool { return len(s.Models) == 1 && s.Models[0] == standin.CodeModel },
+		"ollama show": func(s step) bool { return len(s.Capabilities) > 0 },
+		"ollama ps":   func(s step) bool { return len(s.Models) == 1 },
+		"ollama generate": func(s step) bool {
+			return written(s) && s.Done && s.Reason == "length" && s.Prompt > 0 && s.Written == 12 && s.Total > 0 && s.Method != ""
+		},
+		"ollama generate, streamed": func(s step) bool {
+			return written(s) && s.Pieces > 2 && s.Done && s.Text == steps["ollama generate"].Text && s.Written == 12
+		},
+		"ollama chat":              func(s step) bool { return written(s) && s.Role == "assistant" && s.Done },
+		"ollama chat, by a schema": func(s step) bool { return s.Value["sum"] != nil },
+		"ollama abort":             func(s step) bool { return s.Aborted },
+		"ollama, a model that is not there": func(s step) bool {
+			return s.Status == http.StatusNotFound && strings.Contains(s.Failed, "nobody:1b")
+		},
+		"ollama, an option that is not there": func(s step) bool {
+			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "options.mirostat is not supported here")
+		},
+		"ollama, tools": func(s step) bool { return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "tools") },
+		"openai models": func(s step) bool { return len(s.Models) == 1 && s.One == standin.CodeModel },
+		"openai chat": func(s step) bool {
+			return written(s) && s.Finish == "length" && s.Usage["completion_tokens"] == 12.0 && strings.HasPrefix(s.ID, "chatcmpl-")
+		},
+		"openai chat, streamed": func(s step) bool {
+			return written(s) && s.Role == "assistant" && s.Finish == "length" && s.Written == 12
+		},
+		"openai chat, by a schema":          func(s step) bool { return s.Value["sum"] != nil },
+		"openai completion":                 func(s step) bool { return written(s) && s.Object == "text_completion" },
+		"openai, a model that is not there": func(s step) bool { return s.Status == http.StatusNotFound && s.Code == "model_not_found" },
+		"openai, a parameter that is not supported": func(s step) bool {
+			return s.Status == http.StatusBadRequest && s.Param == "logit_bias" && s.Type == "invalid_request_error"
+		},
+		"openai, several answers": func(s step) bool { return s.Status == http.StatusBadRequest && s.Param == "n" },
+		"langchain ollama":        written,
+		"langchain openai":        func(s step) bool { return written(s) && s.Streamed == s.Text },
+	} {
+		if s, there := steps[name]; !there || !good(s) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// The ollama command line, as somebody uses it who has OLLAMA_HOST point here.
+func (d *door) ollamaCommand(t *testing.T) {
+	program := standintest.Engines(t).Ollama
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"list": {[]string{"list"}, standin.CodeModel},
+		"ps":   {[]string{"ps"}, standin.CodeModel},
+		"show": {[]string{"show", standin.CodeModel}, "context length"},
+		"run":  {[]string{"run", standin.CodeModel, "Say hello."}, ""},
+		"pull": {[]string{"pull", standin.CodeModel}, "not to be had here"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, program, tt.args...)
+		cmd.Env = append(os.Environ(), "OLLAMA_HOST="+d.url, "HOME="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if (err != nil) != (name == "pull") || !strings.Contains(string(out), tt.want) || len(out) == 0 {
+			t.Errorf("ollama %s: %v, %s; want %q in it", strings.Join(tt.args, " "), err, out, tt.want)
+		}
+	}
+}
+
+// A program that goes away cancels its job, and the engine is free again.
+func (d *door) goesAway(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	body := `{"model": "` + standin.CodeModel + `", "prompt": "Write a long story.", "options": {"num_predict": 30000}}`
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/api/generate", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.ReadFull(answer.Body, make([]byte, 20)); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	result, err := d.client.Await(t.Context(), answer.Header.Get("Tandem-Job"))
+	if err != nil || result.Status != jobs.Cancelled {
+		t.Fatalf("the job of a program that went away: %+v, %v; want it cancelled", result, err)
+	}
+	for {
+		workers, err := d.client.Workers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := 0
+		for _, w := range workers {
+			busy += w.Busy
+		}
+		if busy == 0 {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("a slot stays busy")
+		}
+	}
+}
+
+func (d *door) badRequests(t *testing.T) {
+	const chat, generate = "/v1/chat/completions", "/api/generate"
+	model := `"model": "` + standin.CodeModel + `"`
+	for name, tt := range map[string]struct {
+		path, body string
+		header     []string
+		status     int
+		want       string
+	}{
+		"nothing":            {chat, "", nil, 400, "the body is empty"},
+		"no JSON":            {chat, `{"model": }`, nil, 400, "at byte"},
+		"a key twice":        {generate, `{"model": "a", "model": "b"}`, nil, 400, "model"},
+		"too deep":           {chat, `{"messages": ` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, nil, 400, "deep"},
+		"too long":           {generate, `{"prompt": "` + strings.Repeat("x", 9<<20) + `"}`, nil, 413, "more than 8388608 bytes"},
+		"another type":       {chat, `{` + model + `, "messages": "hello"}`, nil, 400, "messages is of JSON type string"},
+		"a field of nobody":  {generate, `{` + model + `, "promt": "x"}`, nil, 400, "promt is not supported here"},
+		"no model":           {chat, `{"messages": [{"role": "user", "content": "x"}]}`, nil, 400, "model is required"},
+		"no messages":        {chat, `{` + model + `}`, nil, 400, "messages is empty"},
+		"a role of nobody":   {chat, `{` + model + `, "messages": [{"role": "boss", "content": "x"}]}`, nil, 400, "role"},
+		"too many tokens":    {generate, `{` + model + `, "prompt": "x", "options": {"num_predict": 1000000000}}`, nil, 400, "num_predict"},
+		"an image":           {generate, `{` + model + `, "prompt": "x", "images": ["aGVsbG8="]}`, nil, 400, "images is not supported here"},
+		"a form":             {generate, "prompt=x", []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "not as it must be"},
+		"another kind":       {generate, `{}`, []string{"Content-Type", "text/html"}, 415, "send application/json"},
+		"a page":             {generate, `{}`, []string{"Origin", "https://example.org", "Sec-Fetch-Site", "cross-site"}, 403, "web pages of other origins"},
+		"a plan of nobody":   {generate, `{` + model + `, "prompt": "x"}`, []string{"Tandem-Plan", "fast"}, 400, "want auto, local or disaggregated"},
+		"a model of nobody":  {generate, `{"model": "x/../y:\u0001", "prompt": "x"}`, nil, 400, "model"},
+		"pulling":            {"/api/pull", `{}`, nil, 501, "not to be had here"},
+		"something else":     {"/v1/audio/speech", `{}`, nil, 404, "there is no POST"},
+		"a think of nobody":  {generate, `{` + model + `, "prompt": "x", "think": "hard"}`, nil, 400, "think is"},
+		"a format of nobody": {chat, `{` + model + `, "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "xml"}}`, nil, 400, "response_format.type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+tt.path, strings.NewReader(tt.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/json")
+			for i := 0; i+1 < len(tt.header); i += 2 {
+				r.Header.Set(tt.header[i], tt.header[i+1])
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			said, err := io.ReadAll(answer.Body)
+			if err != nil || answer.StatusCode != tt.status || !strings.Contains(string(said), tt.want) || !json.Valid(said) {
+				t.Errorf("status %d, %.300s, %v; want %d and %q", answer.StatusCode, said, err, tt.status, tt.want)
+			}
+		})
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/api/tags", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "rebound.example.org"
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("another host: status %d, want %d", answer.StatusCode, http.StatusMisdirectedRequest)
+	}
+}
