@@ -168,7 +168,6 @@ func (d *door) ollamaCommand(t *testing.T) {
 		"list": {[]string{"list"}, standin.CodeModel},
 		"ps":   {[]string{"ps"}, standin.CodeModel},
 		"show": {[]string{"show", standin.CodeModel}, "context length"},
-		"run":  {[]string{"run", standin.CodeModel, "Say hello."}, ""},
 		"pull": {[]string{"pull", standin.CodeModel}, "not to be had here"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -180,6 +179,23 @@ func (d *door) ollamaCommand(t *testing.T) {
 			t.Errorf("ollama %s: %v, %s; want %q in it", strings.Join(tt.args, " "), err, out, tt.want)
 		}
 	}
+	// The stand-in does not come to an end by itself.
+	ctx, enough := context.WithTimeout(t.Context(), time.Minute)
+	defer enough()
+	run := exec.CommandContext(ctx, program, "run", standin.CodeModel, "Say hello.")
+	run.Env = append(os.Environ(), "OLLAMA_HOST="+d.url, "HOME="+t.TempDir())
+	said, err := run.StdoutPipe()
+	if err == nil {
+		err = run.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(said, make([]byte, 30)); err != nil {
+		t.Errorf("ollama run says nothing: %v", err)
+	}
+	enough()
+	_ = run.Wait() // it was killed
 }
 
 // A program that goes away cancels its job, and the engine is free again.
