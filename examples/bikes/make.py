@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Make the notebooks of this folder of their texts, and run them with R's kernel.
+"""Make the notebooks of this folder of the texts in texts/, and run them with R's kernel.
 
 Debian: python3-nbclient r-cran-irkernel r-cran-dplyr r-cran-readr r-cran-lubridate. A text has cells between lines
 "#%% code" and "#%% md"; one that begins with "#!not run" is left as it is, one with "#!cleared" loses its outputs.
@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 
 os.environ["TZ"] = "UTC"  # else R asks the system, and warns
 HERE = pathlib.Path(__file__).resolve().parent
+TEXTS = HERE / "texts"
 
 
 def make(path):
@@ -44,8 +45,8 @@ def make(path):
         cell["metadata"].pop("execution", None)  # times of day
         if cell["cell_type"] == "code" and mark == "#!cleared":
             cell["outputs"], cell["execution_count"] = [], None
-    nbformat.write(nb, path.with_suffix(".ipynb"))
+    nbformat.write(nb, HERE / path.relative_to(TEXTS).with_suffix(".ipynb"))
 
 
-for name in sys.argv[1:] or [*HERE.glob("*.txt"), *(HERE / "submissions").glob("*.txt")]:
-    make(pathlib.Path(name))
+for name in sys.argv[1:] or TEXTS.rglob("*.txt"):
+    make(pathlib.Path(name).resolve())
