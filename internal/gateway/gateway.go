@@ -75,6 +75,7 @@ func (g *gateway) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := g.now()
 		seen := &recorder{ResponseWriter: w, status: http.StatusOK}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the stream before, on this connection
 		g.admit(seen, r, mux)
 		_, pattern := mux.Handler(r)
 		g.Log.Info("request", "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob))

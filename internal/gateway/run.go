@@ -20,6 +20,9 @@ const (
 	headerClass  = "Tandem-Class"
 )
 
+// writeLimit is how long a program may take to read a piece of its answer; after it the request ends, and its job is cancelled.
+const writeLimit = 30 * time.Second
+
 // cancelLimit is how long cancelling the job of a request that ended may take.
 const cancelLimit = 10 * time.Second
 
@@ -158,6 +161,10 @@ type lines struct {
 }
 
 func (l *lines) write(data string) error {
+	control := http.NewResponseController(l.w)
+	if err := control.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		return err
+	}
 	if !l.begun {
 		l.begun = true
 		l.w.Header().Set("Content-Type", l.kind)
@@ -167,5 +174,5 @@ func (l *lines) write(data string) error {
 	if _, err := l.w.Write([]byte(data)); err != nil {
 		return err
 	}
-	return http.NewResponseController(l.w).Flush()
+	return control.Flush()
 }

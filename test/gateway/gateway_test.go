@@ -93,6 +93,7 @@ func TestGateway(t *testing.T) {
 	t.Run("clients of others", d.clients)
 	t.Run("the ollama command", d.ollamaCommand)
 	t.Run("whoever goes away cancels", d.goesAway)
+	t.Run("one connection for several streams", d.again)
 	t.Run("bad requests", d.badRequests)
 }
 
@@ -302,5 +303,27 @@ func (d *door) badRequests(t *testing.T) {
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusMisdirectedRequest {
 		t.Errorf("another host: status %d, want %d", answer.StatusCode, http.StatusMisdirectedRequest)
+	}
+}
+
+// A connection that streamed once is of use again, and a stream has its figures as trailers.
+func (d *door) again(t *testing.T) {
+	idle := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer idle.CloseIdleConnections()
+	for range 3 {
+		body := `{"model": "` + standin.CodeModel + `", "prompt": "Hello", "options": {"num_predict": 4}}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/api/generate", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := idle.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || !strings.Contains(string(said), `"done":true`) || answer.Trailer.Get("Tandem-Method") == "" || !strings.HasPrefix(answer.Trailer.Get("Server-Timing"), "queue;dur=") {
+			t.Errorf("%.200s, trailers %v, %v", said, answer.Trailer, err)
+		}
 	}
 }
