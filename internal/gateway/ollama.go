@@ -271,12 +271,11 @@ func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.J
 		fill(out, text, thinking)
 		return out
 	}
-	result, err := g.run(w, r, j, func(text, thinking string) error {
-		if !stream {
-			return nil
-		}
-		return l.object(message(text, thinking, false))
-	})
+	var emit func(text, thinking string) error
+	if stream {
+		emit = func(text, thinking string) error { return l.object(message(text, thinking, false)) }
+	}
+	result, err := g.run(w, r, j, emit)
 	switch {
 	case err != nil && l.begun:
 		_ = l.object(ollamaError(err)) // in mid stream: as Ollama does

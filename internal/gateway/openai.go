@@ -326,12 +326,13 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.J
 		}
 		return l.write("data: " + string(data) + "\n\n")
 	}
-	result, err := g.run(w, r, j, func(text, thinking string) error {
-		if !in.Stream {
-			return nil
+	var emit func(text, thinking string) error
+	if in.Stream {
+		emit = func(text, thinking string) error {
+			return event(envelope([]any{choice("delta", text, thinking, !l.begun, nil)}))
 		}
-		return event(envelope([]any{choice("delta", text, thinking, !l.begun, nil)}))
-	})
+	}
+	result, err := g.run(w, r, j, emit)
 	switch {
 	case err != nil && l.begun:
 		_ = event(openAIError(err)) // in mid stream: as OpenAI does

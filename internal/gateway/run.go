@@ -29,8 +29,8 @@ const cancelLimit = 10 * time.Second
 // errDiverged ends a stream whose job began again on another machine, and says something else than was sent.
 var errDiverged = errors.New("the job began again on another machine, and its text is another than what was sent; ask again")
 
-// run has a job done for a request, and emits its text while it is generated: each piece once, also when the job begins again on another machine, as long as it says the
-// same. If the request ends first, or takes too long, the job is cancelled.
+// run has a job done for a request, and emits its text while it is generated, if emit is not nil: each piece once, also when the job begins again on another machine, as
+// long as it says the same. If the request ends first, or takes too long, the job is cancelled.
 func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
 	if err := g.complete(r, j); err != nil {
 		return nil, err
@@ -38,7 +38,15 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 	ctx, cancel := context.WithTimeout(r.Context(), g.Timeout)
 	defer cancel()
 	w.Header().Set(headerJob, j.ID)
-	result, err := g.follow(ctx, j, emit)
+	var result *jobs.Result
+	var err error
+	if emit == nil {
+		if result, err = g.System.Run(ctx, j); err == nil {
+			err = failure(result)
+		}
+	} else {
+		result, err = g.follow(ctx, j, emit)
+	}
 	if result == nil && jobs.CodeOf(err) != jobs.CodeInvalid && jobs.CodeOf(err) != jobs.CodeUnknownModel {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 		defer stop()
@@ -69,8 +77,7 @@ func (g *gateway) follow(ctx context.Context, j *jobs.Job, emit func(text, think
 			return nil, errDiverged
 		}
 		if piece.Result != nil && piece.Result.Status != jobs.Succeeded {
-			e := piece.Result.Error
-			return piece.Result, jobs.Errorf(e.Code, "%s", e.Message)
+			return piece.Result, failure(piece.Result)
 		}
 		if newText != "" || newThinking != "" {
 			if err := emit(newText, newThinking); err != nil {
@@ -85,6 +92,14 @@ func (g *gateway) follow(ctx context.Context, j *jobs.Job, emit func(text, think
 		}
 	}
 	return nil, context.Cause(ctx)
+}
+
+// failure is why a job did not succeed, nil if it did.
+func failure(r *jobs.Result) error {
+	if r.Status == jobs.Succeeded {
+		return nil
+	}
+	return jobs.Errorf(r.Error.Code, "%s", r.Error.Message)
 }
 
 // passed is a text that was sent, as far as it is there.

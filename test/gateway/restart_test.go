@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"tandem/client"
+	"tandem/client/admin"
+	"tandem/internal/app"
+	"tandem/internal/engine"
+	"tandem/internal/gateway"
+	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/internal/queue"
+	"tandem/jobs"
+)
+
+// tellerModel says its prompt word by word. Its engine breaks off in the middle of each job once; a prompt with "dice" it says in other words then.
+const tellerModel = "teller:1b"
+
+type teller struct {
+	mu    sync.Mutex
+	tried map[string]bool // jobs
+}
+
+// tell is the model.
+func (m *teller) tell(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
+	m.mu.Lock()
+	again := m.tried[t.Job.ID]
+	m.tried[t.Job.ID] = true
+	m.mu.Unlock()
+	text := t.Job.Prompt
+	if again {
+		text = strings.Replace(text, "dice", "otherwise", 1)
+	}
+	words := strings.SplitAfter(text, " ")
+	for i, word := range words {
+		if i == 3 && !again {
+			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "the engine broke off")
+		}
+		t.Emit(word, "")
+	}
+	r := jobs.NewResult(t.Job, jobs.Succeeded)
+	r.Text, r.FinishReason, r.Method, r.Usage.GeneratedTokens = text, "stop", jobs.MethodLocal, len(words)
+	return protocol.Outcome{Result: r}, nil
+}
+
+// openTeller is a gateway before one decode worker with the model.
+func openTeller(t *testing.T) *door {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	server, err := natsembed.Start(t.Context(), natsembed.Options{Dir: t.TempDir(), LazySync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	ctx, cancel := context.WithCancel(context.Background())
+	conn, err := queue.Connect(ctx, queue.Config{URL: server.URL(), Name: "tandem-decode teller", Model: tellerModel, Log: log})
+	if err == nil {
+		err = conn.EnsureStreams(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := engine.NewSlots(2)
+	w, err := queue.NewWorker(conn, queue.WorkerConfig{
+		Role: protocol.RoleDecode, Model: tellerModel, ID: jobs.NewID(), Machine: "teller", Slots: slots, Run: (&teller{tried: map[string]bool{}}).tell,
+		Describe: func() queue.Presence { return queue.Presence{State: queue.StateReady, Slots: 2, Busy: slots.Busy()} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := conn.AllEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	working.Go(func() { _ = w.Run(ctx) })
+	for event := range events {
+		if event.Type == jobs.EventWorkerBegan {
+			break
+		}
+	}
+	t.Cleanup(func() {
+		w.Abort()
+		cancel()
+		working.Wait()
+		conn.Close()
+	})
+	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	g, err := app.StartGateway(t.Context(), "127.0.0.1:0", gateway.Options{System: admin.New(c), Plan: jobs.PlanLocal, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Stop() })
+	return &door{"http://" + g.Addr(), admin.New(c)}
+}
+
+// A job that begins again is not noticed as long as it says the same; else the stream ends with an error, and an answer that is not streamed is simply right.
+func TestRestarts(t *testing.T) {
+	d := openTeller(t)
+	for name, tt := range map[string]struct{ path, body, want, lack string }{
+		"Ollama, the same again": {"/api/generate", `"prompt": "one two three four five"`, `"response":"five"`, "error"},
+		"OpenAI, the same again": {"/v1/completions", `"prompt": "one two three four five", "stream": true`, "[DONE]", "error"},
+		"Ollama, other words":    {"/api/generate", `"prompt": "one dice three four five"`, `{"error":"the job began again on another machine`, `"done":true`},
+		"OpenAI, other words":    {"/v1/completions", `"prompt": "one dice three four five", "stream": true`, `data: {"error":{"message":"the job began again`, "[DONE]"},
+		"whole":                  {"/api/generate", `"prompt": "one dice three four five", "stream": false`, `"response":"one otherwise three four five"`, "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+tt.path, strings.NewReader(`{"model": "`+tellerModel+`", `+tt.body+`}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			said, err := io.ReadAll(answer.Body)
+			if text := string(said); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(text, tt.want) || strings.Contains(text, tt.lack) || strings.Count(text, `"one `) != 1 {
+				t.Errorf("status %d, %v:\n%s\nwant %s and no %s, and what was sent once", answer.StatusCode, err, text, tt.want, tt.lack)
+			}
+		})
+	}
+}
