@@ -80,18 +80,30 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.Dial(ctx, client.Options{URL: f.NATS, Creds: f.Creds, NKey: f.NKey, CA: f.TLSCA, User: f.User, Name: "tandem-gateway", Log: log})
+	g, err := DialGateway(ctx, f.HTTP, client.Options{URL: f.NATS, Creds: f.Creds, NKey: f.NKey, CA: f.TLSCA, User: f.User, Name: "tandem-gateway", Log: log},
+		gateway.Options{Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, Version: Version(), Log: log})
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	g, err := StartGateway(ctx, f.HTTP, gateway.Options{System: admin.New(c), Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, Version: Version(), Log: log})
-	if err != nil {
-		return err
-	}
-	log.Info("the gateway answers; on this machine no token is needed", "url", "http://"+g.Addr(), "user", c.User())
 	<-ctx.Done()
 	return g.Stop()
+}
+
+// DialGateway is [StartGateway] with a connection of its own, which ends with it.
+func DialGateway(ctx context.Context, addr string, to client.Options, o gateway.Options) (*Gateway, error) {
+	c, err := client.Dial(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	o.System = admin.New(c)
+	g, err := StartGateway(ctx, addr, o)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	g.close = c.Close
+	o.Log.Info("the gateway answers; on this machine no token is needed", "url", "http://"+g.Addr(), "user", c.User())
+	return g, nil
 }
 
 // Gateway is a gateway that answers.
@@ -99,6 +111,7 @@ type Gateway struct {
 	listener net.Listener
 	server   *http.Server
 	done     chan error
+	close    func() // of what is its own; nil if nothing is
 }
 
 // StartGateway has a gateway answer at an address of this machine.
@@ -128,8 +141,11 @@ func (g *Gateway) Addr() string { return g.listener.Addr().String() }
 // stopLimit is how long requests that are being answered may take when the gateway stops.
 const stopLimit = 10 * time.Second
 
-// Stop ends it: requests under way get some seconds, then their jobs are cancelled.
+// Stop ends it, if there is one: requests under way get some seconds, then their jobs are cancelled.
 func (g *Gateway) Stop() error {
+	if g == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	err := g.server.Shutdown(ctx)
@@ -138,6 +154,9 @@ func (g *Gateway) Stop() error {
 	}
 	if served := <-g.done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
+	}
+	if g.close != nil {
+		g.close()
 	}
 	return err
 }

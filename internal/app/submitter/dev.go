@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 
+	"tandem/client"
 	"tandem/internal/app"
+	"tandem/internal/gateway"
 	"tandem/internal/telemetry"
 	"tandem/jobs"
 )
@@ -16,6 +18,7 @@ type devCmd struct {
 	Store       string   `type:"path" placeholder:"DIR" help:"Folder of the NATS store, kept (default: a private one, removed at the end)."`
 	NATSOnly    bool     `name:"nats-only" xor:"part" help:"Only the NATS server, no workers."`
 	EnginesOnly bool     `name:"engines-only" xor:"part" help:"Only the two stand-in engines, for workers that you start yourself."`
+	HTTP        string   `name:"http" placeholder:"ADDR" help:"Answer programs that speak Ollama's or OpenAI's API there, as 127.0.0.1:11500."`
 	Secure      bool     `help:"Ask for keys over TLS, and give each program its own rights only, as deploy/ does."`
 	Grader      []string `sep:"none" placeholder:"NAME" help:"User who may submit, with --secure; may be repeated (default: --user, or the login name)."`
 	Model       []string `short:"m" sep:"none" placeholder:"NAME" help:"Model to serve; may be repeated (default: the two of the example)."`
@@ -48,11 +51,35 @@ func (c *devCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	gateway, err := c.startGateway(ctx, s, log)
+	if err != nil {
+		return err
+	}
 	if err := c.tell(s); err != nil {
 		return err
 	}
 	<-ctx.Done()
-	return nil
+	return gateway.Stop()
+}
+
+// startGateway has a gateway answer for the first grader, nil if none is wanted.
+func (c *devCmd) startGateway(ctx context.Context, s *session, log *slog.Logger) (*app.Gateway, error) {
+	if c.HTTP == "" {
+		return nil, nil
+	}
+	if c.EnginesOnly {
+		return nil, jobs.Errorf(jobs.CodeInvalid, "--http needs the NATS server, which --engines-only leaves out")
+	}
+	o := client.Options{URL: s.local.URL(), User: s.User, Name: "tandem-gateway", Log: log}
+	if c.Secure {
+		folder := s.local.Access()
+		o.User, o.CA, o.NKey = c.Grader[0], folder.CA(), app.GraderKey(folder, c.Grader[0])
+	}
+	g, err := app.DialGateway(ctx, c.HTTP, o, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
+	if err == nil {
+		s.say("programs that speak Ollama's or OpenAI's API are answered at http://%s", g.Addr())
+	}
+	return g, err
 }
 
 // tell says where what was started is reached.

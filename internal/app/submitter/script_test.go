@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +83,7 @@ func TestScripts(t *testing.T) {
 			"nats": rigged((*rig).startNATS), "nats-restart": rigged((*rig).restartNATS), "nats-new": rigged((*rig).newNATS), "drift": rigged((*rig).drift),
 			"limit-intake": rigged((*rig).limitIntake),
 			"worker":       rigged((*rig).startWorker), "stop-workers": rigged((*rig).stopWorkers),
-			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "queued": rigged((*rig).queued), "measured": rigged((*rig).measured),
+			"held": rigged((*rig).held), "release": rigged((*rig).release), "serving": rigged((*rig).serving), "answers": rigged((*rig).answers), "queued": rigged((*rig).queued), "measured": rigged((*rig).measured),
 			"exits": exits, "interrupt": rigged((*rig).interrupt), "exited": rigged((*rig).exited), "records": records, "jobid": jobID, "freeport": freePort,
 			"repair": rigged((*rig).repair), "unseen": unseen, "capture": capture,
 			"breaks-after": breaksAfter(breaking), "heals": func(*testscript.TestScript, bool, []string) { breaking.Heal() },
@@ -363,6 +364,26 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
+}
+
+// answers: waits until an HTTP server answers a GET with a text: answers URL TEXT.
+func (r *rig) answers(_ *testscript.TestScript, args []string) error {
+	return eventually(func() error {
+		request, err := http.NewRequestWithContext(r.ctx, http.MethodGet, args[0], nil)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(answer.Body)
+		if err == nil && !strings.Contains(string(said), args[1]) {
+			err = fmt.Errorf("the answer is %.200s", said)
+		}
+		return err
+	})
 }
 
 // interrupt: sends Ctrl-C to the background process that was started last.
