@@ -22,7 +22,7 @@ func Together(folders []string) (*report.Totals, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Parts = append(out.Parts, cmp.Or(class.Assignment, filepath.Base(folder)))
+		out.Parts = append(out.Parts, filepath.Base(folder))
 		out.Max += class.MaxPoints
 		for _, row := range class.Students {
 			j := slices.IndexFunc(people, func(s intake.Student) bool { return s.ID == row.ID })

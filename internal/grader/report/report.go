@@ -219,7 +219,7 @@ type Row struct {
 
 // Totals are the points of an assignment of several notebooks.
 type Totals struct {
-	Parts    []string `json:"parts"` // names of the assignments, one each notebook
+	Parts    []string `json:"parts"` // names of the folders, one each notebook
 	Max      float64  `json:"max"`
 	Students []Total  `json:"students"` // by name
 }
