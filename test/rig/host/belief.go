@@ -40,6 +40,7 @@ func (n *NATS) ask(ctx context.Context, path string) ([]byte, error) {
 type belief struct {
 	leader string
 	voters int
+	peers  int // others that it knows to be there; only who leads knows it
 }
 
 // beliefs are a node's: of the cluster under the empty name, and of each stream that it has under the stream's.
@@ -52,6 +53,9 @@ func (n *NATS) beliefs(ctx context.Context) (map[string]belief, error) {
 		Meta *struct {
 			Leader string `json:"leader"`
 			Size   int    `json:"cluster_size"`
+			Peers  []struct {
+				Offline bool `json:"offline"`
+			} `json:"replicas"`
 		} `json:"meta_cluster"`
 		Accounts []struct {
 			Streams []struct {
@@ -68,11 +72,17 @@ func (n *NATS) beliefs(ctx context.Context) (map[string]belief, error) {
 	}
 	all := make(map[string]belief)
 	if answer.Meta != nil {
-		all[""] = belief{answer.Meta.Leader, answer.Meta.Size}
+		b := belief{leader: answer.Meta.Leader, voters: answer.Meta.Size}
+		for _, peer := range answer.Meta.Peers {
+			if !peer.Offline {
+				b.peers++
+			}
+		}
+		all[""] = b
 	}
 	for _, account := range answer.Accounts {
 		for _, s := range account.Streams {
-			all[s.Name] = belief{s.Cluster.Leader, len(s.Cluster.Replicas) + 1}
+			all[s.Name] = belief{leader: s.Cluster.Leader, voters: len(s.Cluster.Replicas) + 1, peers: len(s.Cluster.Replicas)}
 		}
 	}
 	return all, nil

@@ -145,10 +145,11 @@ func (c *Cluster) survey(ctx context.Context, stream string) []belief {
 	return said
 }
 
-// chosen is the index of the node that says of itself that it leads, and of which enough others say so: -1 if there is none.
+// chosen is the index of the node that says of itself that it leads, and of which enough others say so: -1 if there is none. If it must be all,
+// it must know that the others are there, too: else it places nothing on them.
 func (c *Cluster) chosen(said []belief, atLeast int) int {
 	for i, b := range said {
-		if b.leader != c.nodes[i].Name() {
+		if b.leader != c.nodes[i].Name() || b.peers+1 < atLeast {
 			continue
 		}
 		votes := 0
