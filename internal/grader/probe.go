@@ -258,7 +258,7 @@ func (a *Assignment) turned(by int) *Assignment {
 }
 
 // Probe asks about a sample once more, in each variant, and says what that changed. What was answered is kept in instructor/probes, so that a call that was interrupted goes on.
-// ready makes the options of a grading: user, models, plan.
+// o has user, models and plan of the jobs; tell is told how far each variant is.
 func (c *Calibration) Probe(ctx context.Context, a *Assignment, o Options, sample []string, variants []Variant, models Answerer, tell func(variant string, e Event)) (*Probed, error) {
 	raw, closeClass, err := c.collect(ctx, a)
 	if err != nil {

@@ -223,10 +223,17 @@ func (r *Review) check(n *overrides.Line) error {
 		}
 		return reason(n)
 	case overrides.Credit:
+		if !slices.Contains(s.Things(), *n.Thing) {
+			return jobs.Errorf(jobs.CodeInvalid, "%s was not asked for %s", n.Student, n.Thing)
+		}
 		if !(*n.Credit >= 0 && *n.Credit <= 1) {
 			return jobs.Errorf(jobs.CodeInvalid, "credit is %g; want a share from 0 to 1", *n.Credit)
 		}
 		return reason(n)
+	case overrides.Comment:
+		if n.Comment != "" && !overrides.HasComment(s, n.Comment) {
+			return jobs.Errorf(jobs.CodeInvalid, "%s has no comment %q", n.Student, n.Comment)
+		}
 	case overrides.Final:
 		if s.Score == nil || !s.Score.Certain {
 			return jobs.Errorf(jobs.CodeInvalid, "%s has no certain points yet; set them first: points %[1]s whole …", n.Student)

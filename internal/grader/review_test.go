@@ -162,16 +162,18 @@ func TestDecisionsThatCannotBeTaken(t *testing.T) {
 		line overrides.Line
 		want string
 	}{
-		"nobody":            {overrides.Line{Do: overrides.Final, Student: "s-000000"}, `no submission is called "s-000000"`},
-		"too many points":   {overrides.Line{Do: overrides.Points, Student: id, Points: new(100.5), Why: "x"}, "points are 100.5; want a number from 0 to 100"},
-		"too many of one":   {overrides.Line{Do: overrides.Points, Student: id, Element: "why", Points: new(21.0), Why: "x"}, "want a number from 0 to 20"},
-		"no element":        {overrides.Line{Do: overrides.Points, Student: id, Element: "style", Points: new(1.0), Why: "x"}, `no element "style"; want one of work, why`},
-		"no reason":         {overrides.Line{Do: overrides.Points, Student: id, Points: new(1.0)}, "no reason is given"},
-		"credit":            {overrides.Line{Do: overrides.Credit, Student: id, Thing: &total, Credit: new(2.0), Why: "x"}, "credit is 2; want a share from 0 to 1"},
-		"no points yet":     {overrides.Line{Do: overrides.Final, Student: broken}, "has no certain points yet"},
-		"element of none":   {overrides.Line{Do: overrides.Points, Student: broken, Element: "why", Points: new(1.0), Why: "x"}, "could not be graded"},
-		"nothing like that": {overrides.Line{Do: overrides.Class, Thing: &score.Thing{Kind: "variable", Name: "z"}, Verdict: report.Count, Why: "x"}, `the rubric asks for no variable "z"`},
-		"no such line":      {overrides.Line{Do: overrides.Undo, Of: 1}, "there is no line 1 to take back"},
+		"nobody":                          {overrides.Line{Do: overrides.Final, Student: "s-000000"}, `no submission is called "s-000000"`},
+		"too many points":                 {overrides.Line{Do: overrides.Points, Student: id, Points: new(100.5), Why: "x"}, "points are 100.5; want a number from 0 to 100"},
+		"too many of one":                 {overrides.Line{Do: overrides.Points, Student: id, Element: "why", Points: new(21.0), Why: "x"}, "want a number from 0 to 20"},
+		"no element":                      {overrides.Line{Do: overrides.Points, Student: id, Element: "style", Points: new(1.0), Why: "x"}, `no element "style"; want one of work, why`},
+		"no reason":                       {overrides.Line{Do: overrides.Points, Student: id, Points: new(1.0)}, "no reason is given"},
+		"credit":                          {overrides.Line{Do: overrides.Credit, Student: id, Thing: &total, Credit: new(2.0), Why: "x"}, "credit is 2; want a share from 0 to 1"},
+		"a credit for what was not asked": {overrides.Line{Do: overrides.Credit, Student: id, Thing: &score.Thing{Kind: "variable", Name: "z"}, Credit: new(1.0), Why: "x"}, "was not asked for variable z"},
+		"no such comment":                 {overrides.Line{Do: overrides.Comment, Student: id, Comment: "improvements.9", Text: "x"}, `has no comment "improvements.9"`},
+		"no points yet":                   {overrides.Line{Do: overrides.Final, Student: broken}, "has no certain points yet"},
+		"element of none":                 {overrides.Line{Do: overrides.Points, Student: broken, Element: "why", Points: new(1.0), Why: "x"}, "could not be graded"},
+		"nothing like that":               {overrides.Line{Do: overrides.Class, Thing: &score.Thing{Kind: "variable", Name: "z"}, Verdict: report.Count, Why: "x"}, `the rubric asks for no variable "z"`},
+		"no such line":                    {overrides.Line{Do: overrides.Undo, Of: 1}, "there is no line 1 to take back"},
 	} {
 		if _, err := r.Decide(tt.line); jobs.CodeOf(err) != jobs.CodeInvalid || !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: %v; want an error of code invalid that says %q", name, err, tt.want)

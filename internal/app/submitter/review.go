@@ -460,9 +460,6 @@ func (r *reviewing) existing(args *words) (*overrides.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !overrides.HasComment(s, id) {
-		return nil, jobs.Errorf(jobs.CodeInvalid, "%s has no comment %q; want one as `show %[1]s` names them, as summary", s.ID, id)
-	}
 	return &overrides.Line{Do: overrides.Comment, Student: s.ID, Comment: id}, nil
 }
 
