@@ -78,12 +78,19 @@ func TestClassWithFailures(t *testing.T) {
 	if _, here2 := p.here.inner(); there2 != there || here2 != here {
 		t.Error("an engine was started again")
 	}
+	before := p.checkedStart()
 	p.there.restart(t) // to be asked for what it has read already
 	for i, r := range results {
 		if f := r.Handover.Failure; f != "" {
 			p.failed(r, f, class[i])
 		}
 	}
+	p.eventually("the engine that was started again is checked", func() error {
+		if now := p.checkedStart(); now == "" || now == before {
+			return fmt.Errorf("checked is %q, as before", now)
+		}
+		return nil
+	})
 	p.normal("afterwards")
 	p.nothingLeft()
 }

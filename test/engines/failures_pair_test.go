@@ -94,6 +94,17 @@ func (p *pair) workers() []queue.Presence {
 	return list
 }
 
+// checkedStart names the start of the prefill worker's engine that it says is checked; it is empty if none is.
+func (p *pair) checkedStart() string {
+	p.t.Helper()
+	for _, w := range p.workers() {
+		if w.Role == protocol.RolePrefill && w.Live() && w.Check != nil {
+			return w.Check.Start
+		}
+	}
+	return ""
+}
+
 // eventually asks until there is no error.
 func (p *pair) eventually(what string, check func() error) {
 	p.t.Helper()
