@@ -40,13 +40,15 @@ func ollamaError(err error) any { return map[string]string{"error": err.Error()}
 type ollamaModel struct {
 	Name       string        `json:"name"`
 	Model      string        `json:"model"`
-	ModifiedAt time.Time     `json:"modified_at"`
+	ModifiedAt *time.Time    `json:"modified_at,omitempty"`
 	Size       int64         `json:"size"`
 	Digest     string        `json:"digest"`
 	Details    ollamaDetails `json:"details"`
 	ExpiresAt  *time.Time    `json:"expires_at,omitempty"`
 	SizeVRAM   *int64        `json:"size_vram,omitempty"`
 	Context    int           `json:"context_length,omitempty"`
+
+	Capabilities []string `json:"capabilities,omitempty"`
 }
 
 type ollamaDetails struct {
@@ -56,10 +58,16 @@ type ollamaDetails struct {
 	Families      []string `json:"families"`
 	ParameterSize string   `json:"parameter_size"`
 	Quantization  string   `json:"quantization_level"`
+	Context       int      `json:"context_length,omitempty"`
 }
+
+func (m model) details() ollamaDetails { return ollamaDetails{Families: []string{}, Context: m.context} }
 
 // noDigest stands where no worker says which file its model is: clients show the first twelve letters.
 var noDigest = strings.Repeat("0", 64)
+
+// capabilities are those of each model.
+var capabilities = []string{"completion"}
 
 func (g *gateway) ollamaModels(r *http.Request, live bool) (map[string][]ollamaModel, error) {
 	list, err := g.models(r.Context())
@@ -68,13 +76,15 @@ func (g *gateway) ollamaModels(r *http.Request, live bool) (map[string][]ollamaM
 	}
 	out := []ollamaModel{}
 	for _, m := range list {
-		one := ollamaModel{Name: m.name, Model: m.name, Digest: cmp.Or(m.digest, noDigest)}
+		one := ollamaModel{Name: m.name, Model: m.name, Digest: cmp.Or(m.digest, noDigest), Details: m.details()}
 		if live {
 			if !m.live {
 				continue
 			}
 			never := g.now().Add(24 * time.Hour).UTC()
 			one.ExpiresAt, one.SizeVRAM, one.Context = &never, new(int64(0)), m.context
+		} else {
+			one.ModifiedAt, one.Capabilities = new(time.Time{}), capabilities
 		}
 		out = append(out, one)
 	}
@@ -121,7 +131,7 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 		info["tandem.context_length"] = m.context
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{
-		"modelfile": "", "parameters": "", "template": "", "details": ollamaDetails{}, "model_info": info, "capabilities": []string{"completion"}, "modified_at": time.Time{},
+		"modelfile": "", "parameters": "", "template": "", "details": m.details(), "model_info": info, "capabilities": capabilities, "modified_at": time.Time{},
 	})
 }
 
@@ -293,6 +303,7 @@ func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.J
 	last["done_reason"], last["tandem"] = cmp.Or(result.FinishReason, "stop"), metricsOf(result)
 	last["total_duration"], last["load_duration"] = nanoseconds(t.TotalSeconds), int64(0)
 	last["prompt_eval_count"], last["prompt_eval_duration"] = result.Usage.PromptTokens, nanoseconds(t.PrefillSeconds+t.DecodePrefillSeconds)
+	last["prompt_eval_cached_count"] = cachedTokens(result)
 	last["eval_count"], last["eval_duration"] = result.Usage.GeneratedTokens, nanoseconds(t.DecodeSeconds)
 	if !stream {
 		setHeaders(w, result, "")

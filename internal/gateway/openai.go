@@ -280,7 +280,7 @@ type usage struct {
 
 func usageOf(r *jobs.Result) *usage {
 	u := &usage{Prompt: r.Usage.PromptTokens, Completion: r.Usage.GeneratedTokens, Total: r.Usage.PromptTokens + r.Usage.GeneratedTokens}
-	u.Details.Cached = r.Usage.PrefillCached
+	u.Details.Cached = cachedTokens(r)
 	return u
 }
 
@@ -297,7 +297,7 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.J
 		if in.Stream && chat {
 			kind += ".chunk"
 		}
-		return map[string]any{"id": prefix + j.ID, "object": kind, "created": created, "model": j.Model, "choices": choices}
+		return map[string]any{"id": prefix + j.ID, "object": kind, "created": created, "model": j.Model, "system_fingerprint": "fp_tandem", "choices": choices}
 	}
 	// choice is the one answer, or a piece of it.
 	choice := func(key, text, thinking string, role bool, finish any) any {

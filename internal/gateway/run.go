@@ -160,6 +160,11 @@ func metricsOf(r *jobs.Result) *metrics {
 	return &metrics{r.JobID, r.Method, r.Warnings, r.Decision, r.Usage, r.Timings, r.Servers}
 }
 
+// cachedTokens is how many tokens of a prompt no machine had to compute.
+func cachedTokens(r *jobs.Result) int {
+	return max(0, r.Usage.PromptTokens-r.Usage.PrefillComputed-r.Usage.DecodeComputed)
+}
+
 // setHeaders writes how a job went into an answer's headers, or its trailers if the body was begun.
 func setHeaders(w http.ResponseWriter, r *jobs.Result, prefix string) {
 	t := r.Timings

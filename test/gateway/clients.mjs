@@ -1,23 +1,60 @@
-// Others' clients, pointed at a gateway: node clients.mjs URL MODEL. Prints one line of JSON for each step.
+// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL. Prints one line of JSON for each step, with what was answered: the status,
+// and the path and JSON type of each field.
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { ChatOllama } from '@langchain/ollama'
 import { ChatOpenAI } from '@langchain/openai'
 
 const [url, model] = process.argv.slice(2)
-const ollama = new Ollama({ host: url })
-const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
-const schema = { type: 'object', properties: { sum: { type: 'integer' } }, required: ['sum'] }
-const few = { num_predict: 12, temperature: 0 }
-const say = (step, value) => console.log(JSON.stringify({ step, ...value }))
-const step = async (name, f) => {
-  try {
-    say(name, await f())
-  } catch (e) {
-    say(name, { failed: String(e), status: e.status_code ?? e.status, param: e.param, code: e.code, type: e.type })
+let answers = []
+const fields = (v, path, into) => {
+  if (Array.isArray(v)) {
+    into[path] = 'array'
+    for (const x of v) fields(x, `${path}[]`, into)
+  } else if (v !== null && typeof v === 'object') {
+    if (path) into[path] = 'object'
+    if (path !== 'model_info') for (const [key, x] of Object.entries(v)) fields(x, path ? `${path}.${key}` : key, into)
+  } else {
+    const type = v === null ? 'null' : typeof v
+    into[path] = into[path] && !into[path].split(' or ').includes(type) ? `${into[path]} or ${type}` : into[path] ?? type
   }
 }
+const read = async (r, answer) => {
+  const text = await r.text().catch(() => '') // of a stream that was aborted nothing is said
+  for (let line of text.startsWith('data:') || text.startsWith('{"') ? text.split('\n') : [text]) {
+    line = line.replace(/^data: /, '').trim()
+    if (line === '' || line === '[DONE]') continue
+    try {
+      fields(JSON.parse(line), '', answer.fields)
+    } catch {
+      answer.fields[line] = 'text'
+    }
+  }
+}
+const seen = async (at, options) => {
+  const r = await fetch(at, options)
+  const answer = { path: new URL(at.url ?? at).pathname, status: r.status, type: r.headers.get('content-type')?.split(';')[0], fields: {} }
+  answers.push({ answer, read: read(r.clone(), answer) })
+  return r
+}
+const ollama = new Ollama({ host: url, fetch: seen })
+const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0, fetch: seen })
+const schema = { type: 'object', properties: { sum: { type: 'integer' } }, required: ['sum'] }
+const few = { num_predict: 12, temperature: 0 }
+const step = async (name, f) => {
+  answers = []
+  let said
+  try {
+    said = await f()
+  } catch (e) {
+    said = { failed: String(e), status: e.status_code ?? e.status, param: e.param, code: e.code, type: e.type }
+  }
+  const aborted = said.aborted
+  if (!aborted) await Promise.all(answers.map((a) => a.read))
+  console.log(JSON.stringify({ step: name, ...said, answers: aborted ? [] : answers.map((a) => a.answer) }))
+}
 
+await step('ollama version', async () => ({ text: (await ollama.version()).version }))
 await step('ollama list', async () => ({ models: (await ollama.list()).models.map((m) => m.name) }))
 await step('ollama show', async () => ({ capabilities: (await ollama.show({ model })).capabilities }))
 await step('ollama ps', async () => ({ models: (await ollama.ps()).models.map((m) => m.name) }))
@@ -58,13 +95,17 @@ await step('ollama abort', async () => {
   return { aborted: true, pieces }
 })
 await step('ollama, a model that is not there', async () => ollama.generate({ model: 'nobody:1b', prompt: 'Hello' }))
-await step('ollama, an option that is not there', async () => ollama.generate({ model, prompt: 'Hello', options: { mirostat: 1 } }))
-await step('ollama, tools', async () => ollama.chat({ model, messages: [{ role: 'user', content: 'x' }], tools: [{ type: 'function', function: { name: 'f' } }] }))
+await step('ollama, an option that is not there', async () => ollama.generate({ model, prompt: 'Hello', options: { mirostat: 1, num_predict: 4 } }))
+await step('ollama, tools', async () => ollama.chat({ model, messages: [{ role: 'user', content: 'x' }], tools: [{ type: 'function', function: { name: 'f' } }], options: few }))
 
 await step('openai models', async () => ({ models: (await openai.models.list()).data.map((m) => m.id), one: (await openai.models.retrieve(model)).id }))
 await step('openai chat', async () => {
-  const r = await openai.chat.completions.create({ model, messages: [{ role: 'developer', content: 'Be brief.' }, { role: 'user', content: [{ type: 'text', text: 'Hello' }] }], max_completion_tokens: 12, temperature: 0 })
+  const r = await openai.chat.completions.create({ model, messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: [{ type: 'text', text: 'Hello' }] }], max_tokens: 12, max_completion_tokens: 12, temperature: 0 })
   return { text: r.choices[0].message.content, finish: r.choices[0].finish_reason, usage: r.usage, id: r.id }
+})
+await step('openai chat, a developer speaks', async () => {
+  const r = await openai.chat.completions.create({ model, messages: [{ role: 'developer', content: 'Be brief.' }, { role: 'user', content: 'Hello' }], max_tokens: 12, temperature: 0 })
+  return { finish: r.choices[0].finish_reason }
 })
 await step('openai chat, streamed', async () => {
   let text = ''
@@ -87,13 +128,18 @@ await step('openai completion', async () => {
   const r = await openai.completions.create({ model, prompt: 'Count to three.', max_tokens: 12, temperature: 0 })
   return { text: r.choices[0].text, finish: r.choices[0].finish_reason, object: r.object }
 })
+await step('openai completion, streamed', async () => {
+  let text = ''
+  for await (const part of await openai.completions.create({ model, prompt: 'Count to three.', max_tokens: 12, temperature: 0, stream: true })) text += part.choices[0]?.text ?? ''
+  return { text }
+})
 await step('openai, a model that is not there', async () => openai.chat.completions.create({ model: 'nobody:1b', messages: [{ role: 'user', content: 'x' }] }))
-await step('openai, a parameter that is not supported', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], logit_bias: { 50256: -100 } }))
-await step('openai, several answers', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], n: 2 }))
+await step('openai, a parameter that is not supported', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, logit_bias: { 50256: -100 } }))
+await step('openai, several answers', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, n: 2 }))
 
-await step('langchain ollama', async () => ({ text: (await new ChatOllama({ baseUrl: url, model, numPredict: 12, temperature: 0 }).invoke('Hello')).content }))
+await step('langchain ollama', async () => ({ text: (await new ChatOllama({ baseUrl: url, fetch: seen, model, numPredict: 12, temperature: 0 }).invoke('Hello')).content }))
 await step('langchain openai', async () => {
-  const chat = new ChatOpenAI({ model, apiKey: 'none', maxTokens: 12, temperature: 0, maxRetries: 0, configuration: { baseURL: `${url}/v1` } })
+  const chat = new ChatOpenAI({ model, apiKey: 'none', maxTokens: 12, temperature: 0, maxRetries: 0, configuration: { baseURL: `${url}/v1`, fetch: seen } })
   let streamed = ''
   for await (const part of await chat.stream('Hello')) streamed += part.content
   return { text: (await chat.invoke('Hello')).content, streamed }

@@ -27,6 +27,7 @@ import (
 // door is a whole system with a gateway in front.
 type door struct {
 	url    string
+	engine string // URL of the Ollama that decodes
 	client *admin.Client
 }
 
@@ -57,7 +58,8 @@ func open(t *testing.T) *door {
 			t.Errorf("stop the gateway: %v", err)
 		}
 	})
-	return &door{"http://" + g.Addr(), system}
+	_, decode := l.Engines()
+	return &door{"http://" + g.Addr(), decode.EngineURL, system}
 }
 
 // step is one line that clients.mjs prints.
@@ -85,6 +87,7 @@ type step struct {
 	Usage        map[string]any
 	ID, Object   string
 	Aborted      bool
+	Answers      []answer
 }
 
 func TestGateway(t *testing.T) {
@@ -98,21 +101,9 @@ func TestGateway(t *testing.T) {
 }
 
 func (d *door) clients(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "clients.mjs", d.url, standin.CodeModel)
-	cmd.Stderr = t.Output()
-	out, err := cmd.Output()
-	t.Logf("the clients printed:\n%s", out)
-	if err != nil {
-		t.Fatalf("run clients: %v", err)
-	}
+	run := runClients(t, d.url)
 	steps := map[string]step{}
-	for line := range strings.Lines(string(out)) {
-		var s step
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			t.Fatalf("read %s: %v", line, err)
-		}
+	for _, s := range run {
 		steps[s.Step] = s
 	}
 	written := func(s step) bool { return s.Text != "" && s.Failed == "" }
@@ -157,6 +148,7 @@ func (d *door) clients(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
+	t.Run("beside Ollama", func(t *testing.T) { d.differences(t, run) })
 }
 
 // The ollama command line, as somebody uses it who has OLLAMA_HOST point here.

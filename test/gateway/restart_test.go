@@ -102,7 +102,7 @@ func openTeller(t *testing.T) *door {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Stop() })
-	return &door{"http://" + g.Addr(), admin.New(c)}
+	return &door{url: "http://" + g.Addr(), client: admin.New(c)}
 }
 
 // A job that begins again is not noticed as long as it says the same; else the stream ends with an error, and an answer that is not streamed is simply right.
