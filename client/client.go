@@ -81,6 +81,14 @@ func UserName(given, nkey string) (string, error) {
 // User is whose jobs and results these are.
 func (c *Client) User() string { return c.user }
 
+// For returns a client for the jobs and results of another user over the same connection, whose key must allow that: a grader's does not. It is closed with
+// this one.
+func (c *Client) For(user string) *Client {
+	q := queue.NewClient(c.q.Conn, user)
+	q.OnFull, q.Order = c.q.OnFull, c.q.Order
+	return &Client{q, user}
+}
+
 // Close ends the connection. Calls that wait end with an error; their jobs live on.
 func (c *Client) Close() { c.q.Close() }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"iter"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tandem/client"
 	"tandem/internal/queue"
 	"tandem/jobs"
@@ -40,6 +42,12 @@ type Client struct {
 
 // New returns the operator's verbs over the connection of c.
 func New(c *client.Client) *Client { return &Client{c, c.Queue()} }
+
+// For returns a client for the jobs of another user over the same connection, whose key must allow that, as an operator's does. It is closed with this one.
+func (c *Client) For(user string) *Client { return New(c.Client.For(user)) }
+
+// JetStream is that of the connection, for what a program keeps beside the queue in buckets of its own.
+func (c *Client) JetStream() jetstream.JetStream { return c.q.JetStream() }
 
 // Inspect reads the state of the queue. A stream that is missing is no error.
 func (c *Client) Inspect(ctx context.Context) (*Overview, error) { return c.q.Inspect(ctx) }

@@ -41,6 +41,12 @@ func (f Folder) CA() string { return f.file("ca.pem") }
 // Operator is the key file of the operator.
 func (f Folder) Operator() string { return f.file("operator.nk") }
 
+// Gateway is the key file of the gateway, which submits jobs for any user.
+func (f Folder) Gateway() string { return f.file("gateway.nk") }
+
+// GatewayInbox is the prefix, after _INBOX., of the inboxes that the gateway's key may use.
+const GatewayInbox = "gateway"
+
 // Worker is the key file of all workers of a role and model.
 func (f Folder) Worker(role jobs.Stage, model string) string {
 	return f.file(string(role) + "-" + jobs.EncodeToken(model) + keyExt)
@@ -109,18 +115,18 @@ func (f Folder) Create(addresses, models []string) (err error) {
 		return err
 	}
 	public := map[string]string{} // by file
-	for _, file := range append(f.workers(models), f.sys(), f.Operator()) {
+	for _, file := range append(f.workers(models), f.sys(), f.Operator(), f.Gateway()) {
 		if public[file], err = haveKey(file); err != nil {
 			return err
 		}
 	}
-	var workers []user
+	users := []user{gateway(public[f.Gateway()])}
 	for _, model := range models {
 		for _, role := range roles {
-			workers = append(workers, worker(public[f.Worker(role, model)], role, model))
+			users = append(users, worker(public[f.Worker(role, model)], role, model))
 		}
 	}
-	return atomicfile.Replace(f.Config(), f.configuration(public[f.sys()], public[f.Operator()], workers, models), 0o600)
+	return atomicfile.Replace(f.Config(), f.configuration(public[f.sys()], public[f.Operator()], users, models), 0o600)
 }
 
 var roles = []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode}

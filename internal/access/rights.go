@@ -71,6 +71,25 @@ func worker(nkey string, role jobs.Stage, model string) user {
 	}}
 }
 
+// gateway has the rights of a program that submits jobs for any user, reads and hears all results, and keeps files, batches and usage in buckets of its own.
+func gateway(nkey string) user {
+	may := []string{
+		"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.NAMES.INTAKE",
+		"$JS.API.DIRECT.GET.RESULTS.results.*.*.*", "$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>",
+		"jobs.prefill.*.*.*.*", "control.*.*", "kept.*.*.*", "events.*.*.*",
+		"$KV.gateway_usage.>", "$KV.gateway_batches.>", "$O.gateway_files.>",
+	}
+	for _, stream := range []string{"KV_gateway_usage", "KV_gateway_batches", "OBJ_gateway_files"} {
+		may = append(may,
+			"$JS.API.STREAM.*."+stream, "$JS.API.STREAM.MSG.GET."+stream, "$JS.API.DIRECT.GET."+stream, "$JS.API.DIRECT.GET."+stream+".>",
+			"$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.*."+stream+".*", "$JS.FC."+stream+".>")
+	}
+	return user{nkey, permissions{
+		Publish:   subjects{may},
+		Subscribe: subjects{[]string{"results.*.*.*", "tokens.*.*.*", "events.*.*.*", "_INBOX." + GatewayInbox + ".>"}},
+	}}
+}
+
 // grader has the rights of a user who submits jobs.
 func grader(nkey, name string) user {
 	u := jobs.EncodeToken(name)
@@ -116,11 +135,11 @@ func forGraders(models []string) []service {
 }
 
 // configuration is the file that the server's configuration includes.
-func (f Folder) configuration(sys, operator string, workers []user, models []string) []byte {
+func (f Folder) configuration(sys, operator string, others []user, models []string) []byte {
 	var users, exports, imports strings.Builder
-	for _, w := range workers {
+	for _, u := range others {
 		users.WriteString("\n      ")
-		users.Write(encode(w, "      "))
+		users.Write(encode(u, "      "))
 	}
 	for _, s := range forGraders(models) {
 		exports.WriteString(s.export())
@@ -141,7 +160,7 @@ func encode(v any, prefix string) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// configuration has places for the files of TLS, the public key of SYS, what graders may ask for, the public key of the operator, the workers, and what
+// configuration has places for the files of TLS, the public key of SYS, what graders may ask for, the public key of the operator, the gateway and the workers, and what
 // graders use.
 const configuration = `# Written by submitter admin secure: who may connect to this NATS server, and what each may do. Keys are public ones.
 
@@ -161,7 +180,7 @@ accounts {
     exports: [ { service: "$SYS.REQ.SERVER.*.JSZ", accounts: [PIPELINE] } ] # whether what is acknowledged is on the disk
   }
 
-  # Owns the streams. The operator may do all in it, workers what they are for.
+  # Owns the streams. The operator may do all in it, workers and the gateway what they are for.
   PIPELINE {
     jetstream: enabled
     limits { max_connections: 500, max_subscriptions: 50000 }
@@ -174,7 +193,7 @@ accounts {
       { stream: "events.*.*.*", accounts: [GRADERS] }
     ]
     users: [
-      { nkey: %s } # the operator%s
+      { nkey: %s } # the operator, then the gateway and the workers%s
     ]
   }
 

@@ -54,7 +54,7 @@ var arrows = []arrow{
 	{"internal/app", []string{anything}, []string{anything}, "app wires everything, but only the queue speaks NATS"},
 
 	{"client", []string{"jobs", "internal/queue", "internal/access"}, []string{nats + "nats.go"}, "what any program may import: the queue from a submitter's side, without server, engines and command line"},
-	{"client/admin", []string{"client", "jobs", "internal/queue"}, nil, "an operator's side of the queue"},
+	{"client/admin", []string{"client", "jobs", "internal/queue"}, []string{nats + "nats.go"}, "an operator's side of the queue"},
 	{"internal/natscontext", []string{"jobs"}, []string{nats + "nats.go", nats + "jsm.go/natscontext"}, "contexts of the nats CLI; apart, since its library brings the server along"},
 	{"internal/queue", []string{files, "jobs", "internal/units", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "the queue knows NATS and the contract, never an engine"},
 	{"internal/access", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
@@ -63,7 +63,7 @@ var arrows = []arrow{
 
 	{"internal/pipeline", []string{files, "jobs", "internal/units", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
-	{"internal/gateway", []string{"client/admin", "jobs"}, nil, "the front door knows the public client, and nothing behind it"},
+	{"internal/gateway", []string{files, "client/admin", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},

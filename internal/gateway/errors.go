@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"tandem/jobs"
 )
@@ -15,12 +16,13 @@ type refusal struct {
 	status int
 	param  string
 	text   string
+	after  time.Duration // when to ask again; 0 if that does not help
 }
 
 func (r *refusal) Error() string { return r.text }
 
 func refuse(status int, param, format string, args ...any) error {
-	return &refusal{status, param, fmt.Sprintf(format, args...)}
+	return &refusal{status: status, param: param, text: fmt.Sprintf(format, args...)}
 }
 
 // statuses are those of errors by their codes; all others are the server's.
@@ -45,8 +47,18 @@ func statusOf(err error) int {
 
 // writeError answers with an error, as an API has it.
 func writeError(w http.ResponseWriter, as dialect, err error) {
-	if e, is := errors.AsType[*jobs.Error](err); is && e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	var after time.Duration
+	if e, is := errors.AsType[*jobs.Error](err); is {
+		after = e.RetryAfter
+	}
+	if r, is := errors.AsType[*refusal](err); is {
+		after = r.after
+	}
+	if after > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+	}
+	if statusOf(err) == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	_ = writeJSON(w, statusOf(err), as(err)) // which an error's text cannot keep from being JSON
 }

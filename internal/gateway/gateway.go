@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tandem/client/admin"
@@ -30,6 +31,7 @@ const (
 // Options are what a gateway is made of.
 type Options struct {
 	System  *admin.Client // does the jobs, and knows the workers
+	Tokens  string        // file of those who may ask, each for jobs of its own user, which the key of System must allow; empty: everybody, for the user of System
 	Plan    jobs.Plan     // of jobs whose request names none
 	Hosts   []string      // names under which it may be asked, beside IP addresses and localhost
 	Timeout time.Duration // after which a request that is not answered is given up, and its job cancelled; default half an hour
@@ -37,22 +39,95 @@ type Options struct {
 	Log     *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
 }
 
+// Gateway is an [http.Handler] that answers requests.
+type Gateway struct {
+	http.Handler
+	stop func()
+}
+
+// Close ends what goes on beside the requests, which must have ended.
+func (g *Gateway) Close() { g.stop() }
+
 // gateway answers requests.
 type gateway struct {
 	Options
 	origins *http.CrossOriginProtection
 	streams chan struct{}
 	now     func() time.Time
+
+	tokens  *tokens // nil if everybody may ask
+	account *account
+	users   sync.Map // by name: [*admin.Client]
 }
 
-// New returns the gateway's HTTP handler.
-func New(o Options) http.Handler {
+// New returns a gateway. Close must be called.
+func New(ctx context.Context, o Options) (*Gateway, error) {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Minute)
 	g := &gateway{Options: o, origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams), now: time.Now}
+	running, stop := context.WithCancel(context.Background())
+	var aside sync.WaitGroup
+	if o.Tokens != "" {
+		var err error
+		if g.tokens, err = openTokens(o.Tokens, o.Log); err != nil {
+			stop()
+			return nil, err
+		}
+		kv, err := OpenUsage(ctx, o.System.JetStream())
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		g.account = newAccount(kv, o.Log)
+		aside.Go(func() { g.account.run(running) })
+	}
 	mux := http.NewServeMux()
 	g.ollama(mux)
 	g.openAI(mux)
-	return g.guard(mux)
+	return &Gateway{g.guard(mux), func() { stop(); aside.Wait() }}, nil
+}
+
+// caller is who sends a request.
+type caller struct {
+	token  *Token // nil if none is asked for
+	system *admin.Client
+}
+
+type callerKey struct{}
+
+func callerOf(r *http.Request) caller { return r.Context().Value(callerKey{}).(caller) }
+
+// may refuses a model that is not for the caller.
+func (c caller) may(model string) error {
+	if c.token != nil && len(c.token.Models) > 0 && !slices.Contains(c.token.Models, model) {
+		return refuse(http.StatusForbidden, "model", "token %s is not for model %.100s; it is for %s", c.token.Name, model, strings.Join(c.token.Models, ", "))
+	}
+	return nil
+}
+
+// enter finds out who sends a request. Leave must be called at its end.
+func (g *gateway) enter(r *http.Request) (c caller, leave func(), err error) {
+	if g.tokens == nil {
+		return caller{system: g.System}, func() {}, nil
+	}
+	if r.Method == http.MethodGet && slices.Contains([]string{"/", "/api/version", "/health"}, r.URL.Path) { // which ask only whether there is a gateway
+		return caller{token: &Token{Name: "none"}, system: g.System}, func() {}, nil
+	}
+	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	c.token, leave, err = g.tokens.enter(secret, func(name string) int64 { return g.account.today(r.Context(), name) })
+	if err != nil {
+		return c, nil, err
+	}
+	c.system = g.client(c.token.User)
+	return c, leave, nil
+}
+
+// client is the client of a user.
+func (g *gateway) client(user string) *admin.Client {
+	if known, there := g.users.Load(user); there {
+		return known.(*admin.Client)
+	}
+	known, _ := g.users.LoadOrStore(user, g.System.For(user))
+	return known.(*admin.Client)
 }
 
 // dialect is how an API writes its errors.
@@ -76,40 +151,49 @@ func (g *gateway) guard(mux *http.ServeMux) http.Handler {
 		began := g.now()
 		seen := &recorder{ResponseWriter: w, status: http.StatusOK}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the stream before, on this connection
-		g.admit(seen, r, mux)
+		token := g.admit(seen, r, mux)
 		_, pattern := mux.Handler(r)
-		g.Log.Info("request", "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob))
+		g.Log.Info("request", "token", token, "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob))
 	})
 }
 
-// admit lets a request through to its handler, or refuses it.
-func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
+// admit lets a request through to its handler, or refuses it. It returns the name of its token.
+func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) (token string) {
 	as := dialect(ollamaError)
 	if strings.HasPrefix(r.URL.Path, "/v1/") {
 		as = openAIError
 	}
 	if !g.isOurs(r.Host) {
 		writeError(w, as, refuse(http.StatusMisdirectedRequest, "host", "this gateway does not answer to the host %.100q; ask for it by its IP address, or allow the name with --http-host", r.Host))
-		return
+		return ""
 	}
 	// Checked as a POST, since a GET passes always; pages of other origins have no business here with either.
 	if err := g.origins.Check(&http.Request{Method: http.MethodPost, Host: r.Host, Header: r.Header, URL: r.URL}); err != nil {
 		writeError(w, as, refuse(http.StatusForbidden, "origin", "web pages of other origins cannot use this API: %v", err))
-		return
+		return ""
+	}
+	who, leave, err := g.enter(r)
+	if err != nil {
+		writeError(w, as, err)
+		return ""
+	}
+	defer leave()
+	if who.token != nil {
+		token = who.token.Name
 	}
 	select {
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
 	default:
-		w.Header().Set("Retry-After", "10")
-		writeError(w, as, refuse(http.StatusTooManyRequests, "", "%d requests are being answered already; try again later", maxStreams))
-		return
+		writeError(w, as, tooMany(10*time.Second, "%d requests are being answered already; try again later", maxStreams))
+		return token
 	}
 	if _, pattern := mux.Handler(r); pattern == "" {
 		writeError(w, as, refuse(http.StatusNotFound, "path", "there is no %s %.100q here; docs/GATEWAY.md lists what there is", r.Method, r.URL.Path))
-		return
+		return token
 	}
-	mux.ServeHTTP(w, r)
+	mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+	return token
 }
 
 // isOurs reports whether a Host header has an IP address or a name of this gateway's.
@@ -128,6 +212,9 @@ func (g *gateway) isOurs(hostport string) bool {
 // read reads a request's body, strictly: no key twice, no key that is not known.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	// Ollama's own clients send JSON without saying so, and curl calls it a form; what pages can send was refused before.
+	if sent := r.Header.Get("Content-Encoding"); sent != "" && sent != "identity" { // nor unpack what may be a thousand times as long
+		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding", "Content-Encoding is %.40q; send the body as it is", sent)
+	}
 	if sent := r.Header.Get("Content-Type"); sent != "" {
 		if kind, _, err := mime.ParseMediaType(sent); err != nil || kind != "application/json" && kind != "application/x-www-form-urlencoded" {
 			return refuse(http.StatusUnsupportedMediaType, "Content-Type", "Content-Type is %.100q; send application/json", sent)
@@ -192,8 +279,9 @@ func (r *recorder) WriteHeader(status int) {
 // Unwrap lets http.ResponseController flush.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// models are those that jobs may ask for, each with what its live workers say.
-func (g *gateway) models(ctx context.Context) ([]model, error) {
+// models are those that the caller's jobs may ask for, each with what its live workers say.
+func (g *gateway) models(r *http.Request) ([]model, error) {
+	ctx, who := r.Context(), callerOf(r)
 	names, err := g.System.Models(ctx)
 	if err != nil {
 		return nil, err
@@ -204,6 +292,9 @@ func (g *gateway) models(ctx context.Context) ([]model, error) {
 	}
 	var list []model
 	for _, name := range names {
+		if who.may(name) != nil {
+			continue
+		}
 		m := model{name: name}
 		for _, w := range workers {
 			if w.Model == name && w.Live() {
@@ -228,12 +319,15 @@ type model struct {
 }
 
 // find looks for a model by any of its names.
-func (g *gateway) find(ctx context.Context, name string) (model, error) {
+func (g *gateway) find(r *http.Request, name string) (model, error) {
 	canonical, err := jobs.CanonicalModel(name)
 	if err != nil {
 		return model{}, refuse(http.StatusBadRequest, "model", "model: %v", err)
 	}
-	list, err := g.models(ctx)
+	if err := callerOf(r).may(canonical); err != nil {
+		return model{}, err
+	}
+	list, err := g.models(r)
 	if err != nil {
 		return model{}, err
 	}

@@ -70,7 +70,7 @@ var noDigest = strings.Repeat("0", 64)
 var capabilities = []string{"completion"}
 
 func (g *gateway) ollamaModels(r *http.Request, live bool) (map[string][]ollamaModel, error) {
-	list, err := g.models(r.Context())
+	list, err := g.models(r)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	m, err := g.find(r.Context(), cmp.Or(in.Model, in.Name))
+	m, err := g.find(r, cmp.Or(in.Model, in.Name))
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (g *gateway) chat(w http.ResponseWriter, r *http.Request) error {
 
 // loaded answers a request without a prompt, by which clients have a model loaded.
 func (g *gateway) loaded(w http.ResponseWriter, r *http.Request, in *ollamaRequest, out map[string]any) error {
-	m, err := g.find(r.Context(), in.Model)
+	m, err := g.find(r, in.Model)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func asOpenAI(m model) openAIModel {
 }
 
 func (g *gateway) listModels(w http.ResponseWriter, r *http.Request) error {
-	list, err := g.models(r.Context())
+	list, err := g.models(r)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (g *gateway) listModels(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (g *gateway) oneModel(w http.ResponseWriter, r *http.Request) error {
-	m, err := g.find(r.Context(), r.PathValue("model"))
+	m, err := g.find(r, r.PathValue("model"))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tandem/client/admin"
 	"tandem/jobs"
 )
 
@@ -32,7 +34,8 @@ var errDiverged = errors.New("the job began again on another machine, and its te
 // run has a job done for a request, and emits its text while it is generated, if emit is not nil: each piece once, also when the job begins again on another machine, as
 // long as it says the same. If the request ends first, or takes too long, the job is cancelled.
 func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
-	if err := g.complete(r, j); err != nil {
+	who := callerOf(r)
+	if err := g.complete(r, who, j); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.Timeout)
@@ -41,16 +44,20 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 	var result *jobs.Result
 	var err error
 	if emit == nil {
-		if result, err = g.System.Run(ctx, j); err == nil {
+		if result, err = who.system.Run(ctx, j); err == nil {
 			err = failure(result)
 		}
 	} else {
-		result, err = g.follow(ctx, j, emit)
+		result, err = follow(ctx, who.system, j, emit)
 	}
-	if result == nil && jobs.CodeOf(err) != jobs.CodeInvalid && jobs.CodeOf(err) != jobs.CodeUnknownModel {
+	accepted := result != nil || !notAccepted[jobs.CodeOf(err)]
+	if who.token != nil && accepted {
+		g.account.add(usageOfJob(who.token, result))
+	}
+	if result == nil && accepted {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 		defer stop()
-		if _, cancelErr := g.System.Cancel(end, j.ID); cancelErr != nil && jobs.CodeOf(cancelErr) != jobs.CodeInvalid {
+		if _, cancelErr := who.system.Cancel(end, j.ID); cancelErr != nil && jobs.CodeOf(cancelErr) != jobs.CodeInvalid {
 			g.Log.Warn("the job of a request that ended was not cancelled", "job", j.ID, "error", cancelErr)
 		}
 	}
@@ -60,10 +67,13 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 	return result, err
 }
 
+// notAccepted are the codes of errors by which a job was refused.
+var notAccepted = map[jobs.Code]bool{jobs.CodeInvalid: true, jobs.CodeUnknownModel: true, jobs.CodeQueueFull: true}
+
 // follow is run until the first error.
-func (g *gateway) follow(ctx context.Context, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
+func follow(ctx context.Context, system *admin.Client, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
 	var text, thinking passed
-	for piece, err := range g.System.Stream(ctx, j) {
+	for piece, err := range system.Stream(ctx, j) {
 		if err != nil {
 			return nil, err
 		}
@@ -126,8 +136,18 @@ func (p *passed) add(piece string) (news string, same bool) {
 func (p *passed) whole() bool { return p.at == p.sent.Len() }
 
 // complete fills in what a request says of its job in headers.
-func (g *gateway) complete(r *http.Request, j *jobs.Job) error {
+func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
+	model, err := jobs.CanonicalModel(j.Model)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "model", "model: %v", err)
+	}
+	if err := who.may(model); err != nil {
+		return err
+	}
 	j.ID, j.Class, j.Plan = jobs.NewID(), jobs.Interactive, g.Plan
+	if who.token != nil {
+		j.Class = cmp.Or(who.token.Class, j.Class)
+	}
 	switch plan := jobs.Plan(r.Header.Get(headerPlan)); plan {
 	case "":
 	case jobs.PlanAuto, jobs.PlanLocal, jobs.PlanDisaggregated:
@@ -138,6 +158,9 @@ func (g *gateway) complete(r *http.Request, j *jobs.Job) error {
 	switch class := jobs.Class(r.Header.Get(headerClass)); class {
 	case "":
 	case jobs.Interactive, jobs.Batch:
+		if class == jobs.Interactive && j.Class == jobs.Batch {
+			return refuse(http.StatusForbidden, headerClass, "token %s is for jobs of class batch", who.token.Name)
+		}
 		j.Class = class
 	default:
 		return refuse(http.StatusBadRequest, headerClass, "header %s is %.40q; want interactive or batch", headerClass, class)

@@ -158,6 +158,9 @@ func checkReplicas(n int) error {
 // Connected reports whether the connection stands now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 
+// JetStream is that of the connection.
+func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
 // url is the server's address, to be shown.
 func (c *Conn) url() string { return protocol.RedactURL(c.nc.ConnectedUrl()) }
 

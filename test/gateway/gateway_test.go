@@ -49,7 +49,7 @@ func open(t *testing.T) *door {
 	}
 	t.Cleanup(c.Close)
 	system := admin.New(c)
-	g, err := app.StartGateway(t.Context(), "127.0.0.1:0", gateway.Options{System: system, Plan: jobs.PlanAuto, Version: "test", Log: log})
+	g, err := app.StartGateway(t.Context(), app.GatewayAddress{HTTP: "127.0.0.1:0"}, gateway.Options{System: system, Plan: jobs.PlanAuto, Version: "test", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func open(t *testing.T) *door {
 		}
 	})
 	_, decode := l.Engines()
-	return &door{"http://" + g.Addr(), decode.EngineURL, system}
+	return &door{g.URL(), decode.EngineURL, system}
 }
 
 // step is one line that clients.mjs prints.

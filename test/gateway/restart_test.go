@@ -97,12 +97,12 @@ func openTeller(t *testing.T) *door {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	g, err := app.StartGateway(t.Context(), "127.0.0.1:0", gateway.Options{System: admin.New(c), Plan: jobs.PlanLocal, Log: log})
+	g, err := app.StartGateway(t.Context(), app.GatewayAddress{HTTP: "127.0.0.1:0"}, gateway.Options{System: admin.New(c), Plan: jobs.PlanLocal, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Stop() })
-	return &door{url: "http://" + g.Addr(), client: admin.New(c)}
+	return &door{url: g.URL(), client: admin.New(c)}
 }
 
 // A job that begins again is not noticed as long as it says the same; else the stream ends with an error, and an answer that is not streamed is simply right.

@@ -49,6 +49,7 @@ func (c *adminSecureCmd) Run(ctx context.Context, s *session) error {
 		{"ca.pem", "by which all know the server", "all"},
 		{"ca-key.pem", "signs another certificate", "none: keep it elsewhere"},
 		{"operator.nk", "all rights to the queue", operator},
+		{"gateway.nk", "jobs and results of all users", "where gateway --tokens is run"},
 	}
 	for _, m := range c.Model {
 		model, err := jobs.CanonicalModel(m)

@@ -75,9 +75,9 @@ func (c *devCmd) startGateway(ctx context.Context, s *session, log *slog.Logger)
 		folder := s.local.Access()
 		o.User, o.CA, o.NKey = c.Grader[0], folder.CA(), app.GraderKey(folder, c.Grader[0])
 	}
-	g, err := app.DialGateway(ctx, c.HTTP, o, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
+	g, err := app.DialGateway(ctx, app.GatewayAddress{HTTP: c.HTTP}, o, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
 	if err == nil {
-		s.say("programs that speak Ollama's or OpenAI's API are answered at http://%s", g.Addr())
+		s.say("programs that speak Ollama's or OpenAI's API are answered at %s", g.URL())
 	}
 	return g, err
 }
