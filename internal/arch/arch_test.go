@@ -63,7 +63,7 @@ var arrows = []arrow{
 
 	{"internal/pipeline", []string{files, "jobs", "internal/units", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
-	{"internal/gateway", []string{files, "client/admin", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
+	{"internal/gateway", []string{files, "client/admin", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate", "github.com/google/uuid"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},

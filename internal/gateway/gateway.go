@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -83,7 +84,20 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	mux := http.NewServeMux()
 	g.ollama(mux)
 	g.openAI(mux)
+	b, err := openBatches(ctx, g)
+	if err != nil {
+		o.Log.Warn("no files and batches: the key to NATS may not keep them; gateway.nk may", "error", err)
+		mux.HandleFunc("/v1/files", noBatches)
+		mux.HandleFunc("/v1/batches", noBatches)
+	} else {
+		b.api(func(pattern string, h handler) { g.handle(mux, pattern, openAIError, h) })
+		aside.Go(func() { b.run(running) })
+	}
 	return &Gateway{g.guard(mux), func() { stop(); aside.Wait() }}, nil
+}
+
+func noBatches(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, openAIError, refuse(http.StatusNotImplemented, "path", "this gateway keeps no files and batches: its key to NATS may not; whoever runs it gives it gateway.nk"))
 }
 
 // caller is who sends a request.
@@ -211,29 +225,42 @@ func (g *gateway) isOurs(hostport string) bool {
 
 // read reads a request's body, strictly: no key twice, no key that is not known.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
+	data, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	return decode(data, into)
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	// Ollama's own clients send JSON without saying so, and curl calls it a form; what pages can send was refused before.
 	if sent := r.Header.Get("Content-Encoding"); sent != "" && sent != "identity" { // nor unpack what may be a thousand times as long
-		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding", "Content-Encoding is %.40q; send the body as it is", sent)
+		return nil, refuse(http.StatusUnsupportedMediaType, "Content-Encoding", "Content-Encoding is %.40q; send the body as it is", sent)
 	}
 	if sent := r.Header.Get("Content-Type"); sent != "" {
 		if kind, _, err := mime.ParseMediaType(sent); err != nil || kind != "application/json" && kind != "application/x-www-form-urlencoded" {
-			return refuse(http.StatusUnsupportedMediaType, "Content-Type", "Content-Type is %.100q; send application/json", sent)
+			return nil, refuse(http.StatusUnsupportedMediaType, "Content-Type", "Content-Type is %.100q; send application/json", sent)
 		}
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLong, is := errors.AsType[*http.MaxBytesError](err); is {
-		return refuse(http.StatusRequestEntityTooLarge, "", "the body has more than %d bytes; send less", tooLong.Limit)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "", "the body has more than %d bytes; send less", tooLong.Limit)
 	}
 	if err != nil {
-		return refuse(http.StatusBadRequest, "", "the body cannot be read: %v", err)
+		return nil, refuse(http.StatusBadRequest, "", "the body cannot be read: %v", err)
 	}
-	if len(strings.TrimSpace(string(data))) == 0 {
+	return data, nil
+}
+
+// decode reads a JSON object.
+func decode(data []byte, into any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
 		return refuse(http.StatusBadRequest, "", "the body is empty; send a JSON object")
 	}
 	if err := jobs.CheckJSON(data); err != nil {
 		return refuse(http.StatusBadRequest, "", "the body is not as it must be: %v", err)
 	}
-	d := json.NewDecoder(strings.NewReader(string(data)))
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return badField(err)

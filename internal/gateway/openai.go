@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"tandem/jobs"
 )
@@ -17,8 +16,19 @@ func (g *gateway) openAI(mux *http.ServeMux) {
 	add := func(pattern string, h handler) { g.handle(mux, pattern, openAIError, h) }
 	add("GET /v1/models", g.listModels)
 	add("GET /v1/models/{model...}", g.oneModel)
-	add("POST /v1/chat/completions", g.chatCompletions)
-	add("POST /v1/completions", g.completions)
+	for path := range completions {
+		add("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
+			data, err := readBody(w, r)
+			if err != nil {
+				return err
+			}
+			c, err := completions[path](data)
+			if err != nil {
+				return err
+			}
+			return g.answerOpenAI(w, r, c)
+		})
+	}
 }
 
 // openAIError is how OpenAI writes an error.
@@ -162,27 +172,38 @@ func (in *openAIRequest) job() (*jobs.Job, error) {
 	return j, nil
 }
 
-func (g *gateway) chatCompletions(w http.ResponseWriter, r *http.Request) error {
+// completion is what a body asks for.
+type completion struct {
+	*openAIRequest
+	job     *jobs.Job
+	chat    bool // or a text
+	created int64
+}
+
+// completions read the bodies of the two kinds, by their paths.
+var completions = map[string]func(data []byte) (*completion, error){"/v1/chat/completions": chatCompletion, "/v1/completions": textCompletion}
+
+func chatCompletion(data []byte) (*completion, error) {
 	var in chatCompletionRequest
-	if err := read(w, r, &in); err != nil {
-		return err
+	if err := decode(data, &in); err != nil {
+		return nil, err
 	}
 	j, err := in.job()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case len(in.Tools) > 0:
-		return notHere("tools")
+		return nil, notHere("tools")
 	case in.TopLogprobs != nil:
-		return notHere("top_logprobs")
+		return nil, notHere("top_logprobs")
 	case len(in.Messages) == 0:
-		return refuse(http.StatusBadRequest, "messages", "messages is empty; want at least one")
+		return nil, refuse(http.StatusBadRequest, "messages", "messages is empty; want at least one")
 	case in.MaxCompletionTokens != nil:
 		j.Options.NumPredict = in.MaxCompletionTokens
 	}
 	if j.Format, err = in.ResponseFormat.format(); err != nil {
-		return err
+		return nil, err
 	}
 	switch in.ReasoningEffort {
 	case "":
@@ -196,11 +217,11 @@ func (g *gateway) chatCompletions(w http.ResponseWriter, r *http.Request) error 
 	for i, m := range in.Messages {
 		message, err := m.message(i)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		j.Messages = append(j.Messages, message)
 	}
-	return g.answerOpenAI(w, r, j, &in.openAIRequest, "chatcmpl-", "chat.completion")
+	return &completion{openAIRequest: &in.openAIRequest, job: j, chat: true}, nil
 }
 
 // format is a job's.
@@ -244,28 +265,28 @@ func (m *openAIMessage) message(i int) (jobs.Message, error) {
 	return out, nil
 }
 
-func (g *gateway) completions(w http.ResponseWriter, r *http.Request) error {
+func textCompletion(data []byte) (*completion, error) {
 	var in completionRequest
-	if err := read(w, r, &in); err != nil {
-		return err
+	if err := decode(data, &in); err != nil {
+		return nil, err
 	}
 	j, err := in.job()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for field, there := range map[string]bool{"suffix": in.Suffix != "", "echo": in.Echo, "best_of": in.BestOf != nil && *in.BestOf != 1} {
 		if there {
-			return notHere(field)
+			return nil, notHere(field)
 		}
 	}
 	var list []string
 	if json.Unmarshal(in.Prompt, &j.Prompt) != nil {
 		if json.Unmarshal(in.Prompt, &list) != nil || len(list) != 1 {
-			return refuse(http.StatusBadRequest, "prompt", "prompt is neither a text nor a list of one; send one request for each")
+			return nil, refuse(http.StatusBadRequest, "prompt", "prompt is neither a text nor a list of one; send one request for each")
 		}
 		j.Prompt = list[0]
 	}
-	return g.answerOpenAI(w, r, j, &in.openAIRequest, "cmpl-", "text_completion")
+	return &completion{openAIRequest: &in.openAIRequest, job: j}, nil
 }
 
 // usage is that of OpenAI.
@@ -284,41 +305,61 @@ func usageOf(r *jobs.Result) *usage {
 	return u
 }
 
+// envelope is what is around choices.
+func (c *completion) envelope(stream bool, choices []any) map[string]any {
+	prefix, object := "cmpl-", "text_completion"
+	if c.chat {
+		prefix, object = "chatcmpl-", "chat.completion"
+		if stream {
+			object += ".chunk"
+		}
+	}
+	return map[string]any{"id": prefix + c.job.ID, "object": object, "created": c.created, "model": c.job.Model, "system_fingerprint": "fp_tandem", "choices": choices}
+}
+
+// choice is the one answer, of a chat under the key message, or a piece of it, of a chat under the key delta.
+func (c *completion) choice(key, text, thinking string, role bool, finish any) any {
+	if !c.chat {
+		return map[string]any{"index": 0, "text": text, "logprobs": nil, "finish_reason": finish}
+	}
+	body := map[string]any{}
+	if role {
+		body["role"] = "assistant"
+	}
+	if text != "" || key == "message" {
+		body["content"] = text
+	}
+	if thinking != "" {
+		body["reasoning_content"] = thinking
+	}
+	if key == "message" {
+		body["refusal"] = nil
+	}
+	return map[string]any{"index": 0, key: body, "logprobs": nil, "finish_reason": finish}
+}
+
+// whole is the answer that is not streamed.
+func (c *completion) whole(result *jobs.Result) map[string]any {
+	out := c.envelope(false, []any{c.choice("message", result.Text, result.Thinking, true, finishOf(result))})
+	out["usage"], out["tandem"] = usageOf(result), metricsOf(result)
+	return out
+}
+
+func finishOf(result *jobs.Result) string { return cmp.Or(result.FinishReason, "stop") }
+
 // answerOpenAI has a job done and answers as OpenAI does: whole, or by events.
-func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.Job, in *openAIRequest, prefix, object string) error {
+func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, c *completion) error {
+	c.created = g.now().Unix()
+	if !c.Stream {
+		result, err := g.run(w, r, c.job, nil)
+		if err != nil {
+			return err
+		}
+		setHeaders(w, result, "")
+		return writeJSON(w, http.StatusOK, c.whole(result))
+	}
+	w.Header().Set("Trailer", headerMethod+", "+headerTiming)
 	l := &lines{w: w, kind: "text/event-stream"}
-	if in.Stream {
-		w.Header().Set("Trailer", headerMethod+", "+headerTiming)
-	}
-	chat := object == "chat.completion"
-	created := g.now().Unix()
-	envelope := func(choices []any) map[string]any {
-		kind := object
-		if in.Stream && chat {
-			kind += ".chunk"
-		}
-		return map[string]any{"id": prefix + j.ID, "object": kind, "created": created, "model": j.Model, "system_fingerprint": "fp_tandem", "choices": choices}
-	}
-	// choice is the one answer, or a piece of it.
-	choice := func(key, text, thinking string, role bool, finish any) any {
-		if !chat {
-			return map[string]any{"index": 0, "text": text, "logprobs": nil, "finish_reason": finish}
-		}
-		body := map[string]any{}
-		if role {
-			body["role"] = "assistant"
-		}
-		if text != "" || key == "message" {
-			body["content"] = text
-		}
-		if thinking != "" {
-			body["reasoning_content"] = thinking
-		}
-		if key == "message" {
-			body["refusal"] = nil
-		}
-		return map[string]any{"index": 0, key: body, "logprobs": nil, "finish_reason": finish}
-	}
 	event := func(v any) error {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -326,13 +367,9 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.J
 		}
 		return l.write("data: " + string(data) + "\n\n")
 	}
-	var emit func(text, thinking string) error
-	if in.Stream {
-		emit = func(text, thinking string) error {
-			return event(envelope([]any{choice("delta", text, thinking, !l.begun, nil)}))
-		}
-	}
-	result, err := g.run(w, r, j, emit)
+	result, err := g.run(w, r, c.job, func(text, thinking string) error {
+		return event(c.envelope(true, []any{c.choice("delta", text, thinking, !l.begun, nil)}))
+	})
 	switch {
 	case err != nil && l.begun:
 		_ = event(openAIError(err)) // in mid stream: as OpenAI does
@@ -341,18 +378,11 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.J
 		w.Header().Del("Trailer")
 		return err
 	}
-	finish := cmp.Or(result.FinishReason, "stop")
-	if !in.Stream {
-		out := envelope([]any{choice("message", result.Text, result.Thinking, true, finish)})
-		out["usage"], out["tandem"] = usageOf(result), metricsOf(result)
-		setHeaders(w, result, "")
-		return writeJSON(w, http.StatusOK, out)
-	}
-	last := envelope([]any{choice("delta", "", "", !l.begun, finish)})
+	last := c.envelope(true, []any{c.choice("delta", "", "", !l.begun, finishOf(result))})
 	last["tandem"] = metricsOf(result)
 	err = event(last)
-	if in.StreamOptions != nil && in.StreamOptions.IncludeUsage && err == nil {
-		out := envelope([]any{})
+	if c.StreamOptions != nil && c.StreamOptions.IncludeUsage && err == nil {
+		out := c.envelope(true, []any{})
 		out["usage"] = usageOf(result)
 		err = event(out)
 	}
@@ -360,8 +390,8 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, j *jobs.J
 		err = l.write("data: [DONE]\n\n")
 	}
 	setHeaders(w, result, "")
-	if err != nil && !strings.Contains(err.Error(), "broken pipe") {
-		g.Log.Debug("the end of a stream was not taken", "error", err)
+	if err != nil {
+		g.Log.Debug("the end of a stream was not taken", "job", c.job.ID, "error", err)
 	}
 	return nil
 }

@@ -58,12 +58,21 @@ func usageOfJob(token *Token, r *jobs.Result) Usage {
 func OpenUsage(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, bucketUsage)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucketUsage, Description: "What the gateway's tokens used, by day", TTL: keepUsage, MaxBytes: usageBytes, Storage: jetstream.FileStorage})
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucketUsage, Description: "What the gateway's tokens used, by day", TTL: keepUsage, MaxBytes: usageBytes, Storage: jetstream.FileStorage, Replicas: replicas(ctx, js)})
 	}
 	if err != nil {
 		return nil, jobs.Errorf(jobs.CodeNATS, "open the bucket %s: %w; its key must be allowed to, as that of the operator is", bucketUsage, err)
 	}
 	return kv, nil
+}
+
+// replicas is on how many servers of a cluster a bucket is kept: on as many as the queue.
+func replicas(ctx context.Context, js jetstream.JetStream) int {
+	queue, err := js.Stream(ctx, "INTAKE")
+	if err != nil { // nobody has made it yet
+		return 1
+	}
+	return queue.CachedInfo().Config.Replicas
 }
 
 // ListUsage returns what was used from one day to another, both included and each empty if it does not matter, in the order of days and tokens.

@@ -137,6 +137,48 @@ await step('openai, a model that is not there', async () => openai.chat.completi
 await step('openai, a parameter that is not supported', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, logit_bias: { 50256: -100 } }))
 await step('openai, several answers', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, n: 2 }))
 
+// Batches are nothing of Ollama's.
+if (!process.argv.includes('--no-batches')) {
+  const line = (id, body) => JSON.stringify({ custom_id: id, method: 'POST', url: '/v1/chat/completions', body: { model, max_tokens: 6, temperature: 0, ...body } })
+  const ask = (content) => ({ messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content }] })
+  const send = async (lines) => openai.files.create({ purpose: 'batch', file: new File([lines.join('\n')], 'class.jsonl') })
+  const done = async (id) => {
+    for (;;) {
+      const b = await openai.batches.retrieve(id)
+      if (['completed', 'failed', 'expired', 'cancelled'].includes(b.status)) return b
+      await new Promise((resume) => setTimeout(resume, 50))
+    }
+  }
+  await step('openai batch', async () => {
+    const file = await send(Array.from({ length: 5 }, (_, i) => line(`s-${i}`, ask(`Count to ${i}.`))))
+    const b = await done((await openai.batches.create({ input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h', metadata: { course: 'one' } })).id)
+    const out = (await (await openai.files.content(b.output_file_id)).text()).trim().split('\n').map((l) => JSON.parse(l))
+    const content = await (await openai.files.content(file.id)).text()
+    return { reason: b.status, usage: b.request_counts, text: b.metadata.course, models: out.map((o) => o.custom_id).sort(), written: out[0].response.body.usage.completion_tokens, streamed: content.split('\n')[0], one: b.error_file_id ?? 'no errors' }
+  })
+  await step('openai batch, a bad line', async () => {
+    const file = await send([line('a', ask('x')), '{"custom_id": "b", ', line('a', ask('y')), line('c', { ...ask('z'), logit_bias: {} }), line('d', { ...ask('z'), model: 'nobody:1b' })])
+    const b = await done((await openai.batches.create({ input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h' })).id)
+    return { reason: b.status, models: b.errors.data.map((e) => `${e.line}: ${e.message}`) }
+  })
+  await step('openai batch, cancelled', async () => {
+    const file = await send(Array.from({ length: 20 }, (_, i) => line(`s-${i}`, { ...ask('x'), max_tokens: 20000 })))
+    const made = await openai.batches.create({ input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h' })
+    const b = await done((await openai.batches.cancel(made.id)).id)
+    const bad = (await (await openai.files.content(b.error_file_id)).text()).trim().split('\n').map((l) => JSON.parse(l))
+    return { reason: b.status, usage: b.request_counts, models: [...new Set(bad.map((o) => o.error.code))], pieces: bad.length }
+  })
+  await step('openai batches and files, page by page', async () => {
+    const ids = []
+    for await (const b of openai.batches.list({ limit: 1 })) ids.push(b.id)
+    const files = []
+    for await (const f of openai.files.list({ limit: 2, purpose: 'batch' })) files.push(f.id)
+    const gone = await openai.files.delete(files[0])
+    return { pieces: ids.length, models: files, written: new Set([...ids, ...files]).size, done: gone.deleted }
+  })
+  await step('openai batch, no such file', async () => openai.batches.create({ input_file_id: 'file-0', endpoint: '/v1/chat/completions', completion_window: '24h' }))
+}
+
 await step('langchain ollama', async () => ({ text: (await new ChatOllama({ baseUrl: url, fetch: seen, model, numPredict: 12, temperature: 0 }).invoke('Hello')).content }))
 await step('langchain openai', async () => {
   const chat = new ChatOpenAI({ model, apiKey: 'none', maxTokens: 12, temperature: 0, maxRetries: 0, configuration: { baseURL: `${url}/v1`, fetch: seen } })

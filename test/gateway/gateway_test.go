@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,21 @@ func (d *door) clients(t *testing.T) {
 			return s.Status == http.StatusBadRequest && s.Param == "logit_bias" && s.Type == "invalid_request_error"
 		},
 		"openai, several answers": func(s step) bool { return s.Status == http.StatusBadRequest && s.Param == "n" },
-		"langchain ollama":        written,
+		"openai batch": func(s step) bool {
+			return s.Reason == "completed" && s.Usage["completed"] == 5.0 && s.Usage["failed"] == 0.0 && s.Text == "one" && slices.Equal(s.Models, []string{"s-0", "s-1", "s-2", "s-3", "s-4"}) &&
+				s.Written == 6 && strings.Contains(s.Streamed, "Count to 0.") && s.One == "no errors"
+		},
+		"openai batch, a bad line": func(s step) bool {
+			said := strings.Join(s.Models, "\n")
+			return s.Reason == "failed" && len(s.Models) == 4 && strings.Contains(said, "2: the body is not as it must be") && strings.Contains(said, `3: custom_id "a" is there twice`) &&
+				strings.Contains(said, "4: logit_bias is not supported here") && strings.Contains(said, "5: model 'nobody:1b' not found")
+		},
+		"openai batch, cancelled": func(s step) bool {
+			return s.Reason == "cancelled" && s.Usage["failed"] == 20.0 && s.Pieces == 20 && slices.Equal(s.Models, []string{"batch_cancelled"})
+		},
+		"openai batches and files, page by page": func(s step) bool { return s.Pieces == 3 && len(s.Models) == 3 && s.Written == 6 && s.Done },
+		"openai batch, no such file":             func(s step) bool { return s.Status == http.StatusNotFound && s.Param == "id" },
+		"langchain ollama":                       written,
 		"langchain openai":        func(s step) bool { return written(s) && s.Streamed == s.Text },
 	} {
 		if s, there := steps[name]; !there || !good(s) {
