@@ -74,7 +74,7 @@ func worker(nkey string, role jobs.Stage, model string) user {
 // gateway has the rights of a program that submits jobs for any user, reads and hears all results, and keeps files, batches and usage in buckets of its own.
 func gateway(nkey string) user {
 	may := []string{
-		"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.NAMES.INTAKE",
+		"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.NAMES.*",
 		"$JS.API.DIRECT.GET.RESULTS.results.*.*.*", "$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>",
 		"jobs.prefill.*.*.*.*", "control.*.*", "kept.*.*.*", "events.*.*.*",
 		"$KV.gateway_usage.>", "$KV.gateway_batches.>", "$O.gateway_files.>",

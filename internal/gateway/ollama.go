@@ -61,7 +61,9 @@ type ollamaDetails struct {
 	Context       int      `json:"context_length,omitempty"`
 }
 
-func (m model) details() ollamaDetails { return ollamaDetails{Families: []string{}, Context: m.context} }
+func (m model) details() ollamaDetails {
+	return ollamaDetails{Families: []string{}, Context: m.context}
+}
 
 // noDigest stands where no worker says which file its model is: clients show the first twelve letters.
 var noDigest = strings.Repeat("0", 64)

@@ -49,18 +49,10 @@ func open(t *testing.T) *door {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	system := admin.New(c)
-	g, err := app.StartGateway(t.Context(), app.GatewayAddress{HTTP: "127.0.0.1:0"}, gateway.Options{System: system, Plan: jobs.PlanAuto, Version: "test", Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.Stop(); err != nil {
-			t.Errorf("stop the gateway: %v", err)
-		}
-	})
+	d := openGateway(t, gateway.Options{System: admin.New(c), Plan: jobs.PlanAuto, Version: "test", Log: log})
 	_, decode := l.Engines()
-	return &door{g.URL(), decode.EngineURL, system}
+	d.engine = decode.EngineURL
+	return d
 }
 
 // step is one line that clients.mjs prints.
@@ -157,7 +149,7 @@ func (d *door) clients(t *testing.T) {
 		"openai batches and files, page by page": func(s step) bool { return s.Pieces == 3 && len(s.Models) == 3 && s.Written == 6 && s.Done },
 		"openai batch, no such file":             func(s step) bool { return s.Status == http.StatusNotFound && s.Param == "id" },
 		"langchain ollama":                       written,
-		"langchain openai":        func(s step) bool { return written(s) && s.Streamed == s.Text },
+		"langchain openai":                       func(s step) bool { return written(s) && s.Streamed == s.Text },
 	} {
 		if s, there := steps[name]; !there || !good(s) {
 			t.Errorf("%s: %+v", name, s)

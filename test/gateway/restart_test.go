@@ -20,7 +20,8 @@ import (
 	"tandem/jobs"
 )
 
-// tellerModel says its prompt word by word. Its engine breaks off in the middle of each job once; a prompt with "dice" it says in other words then.
+// tellerModel says its prompt word by word. Its engine breaks off in the middle of each job once; a prompt with "dice" it says in other words then, and "hold" it says until
+// it is stopped.
 const tellerModel = "teller:1b"
 
 type teller struct {
@@ -29,12 +30,17 @@ type teller struct {
 }
 
 // tell is the model.
-func (m *teller) tell(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
+func (m *teller) tell(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	m.mu.Lock()
 	again := m.tried[t.Job.ID]
 	m.tried[t.Job.ID] = true
 	m.mu.Unlock()
 	text := t.Job.Prompt
+	if text == "hold" {
+		t.Emit(text, "")
+		<-ctx.Done()
+		return protocol.Outcome{}, context.Cause(ctx)
+	}
 	if again {
 		text = strings.Replace(text, "dice", "otherwise", 1)
 	}
@@ -59,23 +65,59 @@ func openTeller(t *testing.T) *door {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
+	here := queue.Config{URL: server.URL(), Log: log}
+	startTeller(t, here, here, 2)
+	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return openGateway(t, gateway.Options{System: admin.New(c), Plan: jobs.PlanLocal, Log: log})
+}
+
+// openGateway is a gateway in this process.
+func openGateway(t *testing.T, o gateway.Options) *door {
+	t.Helper()
+	g, err := app.StartGateway(t.Context(), app.GatewayAddress{HTTP: "127.0.0.1:0"}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Stop(); err != nil {
+			t.Errorf("stop the gateway: %v", err)
+		}
+	})
+	return &door{url: g.URL(), client: o.System}
+}
+
+// startTeller starts a decode worker with the model; its key need not allow it to hear events, which operator's does.
+func startTeller(t *testing.T, to, operator queue.Config, places int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	conn, err := queue.Connect(ctx, queue.Config{URL: server.URL(), Name: "tandem-decode teller", Model: tellerModel, Log: log})
+	to.Name, to.Model = "tandem-decode teller", tellerModel
+	conn, err := queue.Connect(ctx, to)
 	if err == nil {
 		err = conn.EnsureStreams(ctx)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	slots := engine.NewSlots(2)
+	slots := engine.NewSlots(places)
 	w, err := queue.NewWorker(conn, queue.WorkerConfig{
 		Role: protocol.RoleDecode, Model: tellerModel, ID: jobs.NewID(), Machine: "teller", Slots: slots, Run: (&teller{tried: map[string]bool{}}).tell,
-		Describe: func() queue.Presence { return queue.Presence{State: queue.StateReady, Slots: 2, Busy: slots.Busy()} },
+		Describe: func() queue.Presence {
+			return queue.Presence{State: queue.StateReady, Slots: places, Busy: slots.Busy()}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := conn.AllEvents(ctx)
+	listener, err := queue.Connect(ctx, operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	events, err := listener.AllEvents(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +134,6 @@ func openTeller(t *testing.T) *door {
 		working.Wait()
 		conn.Close()
 	})
-	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	g, err := app.StartGateway(t.Context(), app.GatewayAddress{HTTP: "127.0.0.1:0"}, gateway.Options{System: admin.New(c), Plan: jobs.PlanLocal, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = g.Stop() })
-	return &door{url: g.URL(), client: admin.New(c)}
 }
 
 // A job that begins again is not noticed as long as it says the same; else the stream ends with an error, and an answer that is not streamed is simply right.
