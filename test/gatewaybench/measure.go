@@ -15,6 +15,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tandem/client"
+	"tandem/jobs"
 )
 
 // piece is a line of Ollama's answer.
@@ -82,45 +85,71 @@ func quantile(d []time.Duration, q float64) time.Duration {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d)/1e6) }
 
-// row prints p50 and p99 of both ways.
-func row(out io.Writer, what string, direct, through []time.Duration) {
-	slices.Sort(direct)
-	slices.Sort(through)
-	fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", what, ms(quantile(direct, 0.5)), ms(quantile(through, 0.5)), ms(quantile(through, 0.5)-quantile(direct, 0.5)), ms(quantile(direct, 0.99)), ms(quantile(through, 0.99)))
+// row prints p50 and p99 of each way.
+func row(out io.Writer, what string, ways ...[]time.Duration) {
+	fmt.Fprintf(out, "| %s |", what)
+	for _, q := range []float64{0.5, 0.99} {
+		for _, d := range ways {
+			slices.Sort(d)
+			fmt.Fprintf(out, " %s |", ms(quantile(d, q)))
+		}
+	}
+	fmt.Fprintln(out)
 }
 
-// latency asks the engine and the gateway in turn.
+// latency asks the engine, the pipeline by the public client, and the gateway, in turn.
 func (s *system) latency(ctx context.Context, n int, out io.Writer) error {
-	var whole, first, chunk, end [2][]time.Duration
+	c, err := client.Dial(ctx, client.Options{URL: s.nats.URL(), User: "bench"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var whole, late, end [3][]time.Duration
+	ask := []func(prompt string) error{
+		func(prompt string) error { _, err := s.generate(ctx, s.engine.URL(), prompt, nil); return err },
+		func(prompt string) error {
+			r, err := c.Run(ctx, &jobs.Job{Model: model, Prompt: prompt, Plan: jobs.PlanLocal, Options: jobs.Options{NumPredict: new(tokens), Temperature: new(0.0)}})
+			if err == nil && r.Status != jobs.Succeeded {
+				err = errors.New(r.Error.Message)
+			}
+			return err
+		},
+		func(prompt string) error { _, err := s.generate(ctx, s.url, prompt, nil); return err },
+	}
 	for i := range n {
-		for k, url := range []string{s.engine.URL(), s.url} {
-			prompt := fmt.Sprintf("%d, %d: how are you?", k, i)
+		for k := range ask {
 			began := time.Now()
-			if _, err := s.generate(ctx, url, prompt, nil); err != nil {
+			if err := ask[k](fmt.Sprintf("%d, %d: how are you?", k, i)); err != nil {
 				return err
 			}
 			whole[k] = append(whole[k], time.Since(began))
 		}
 	}
-	// The chunks, of an engine that takes 5 ms for each token.
+	// The chunks, of an engine that takes 5 ms for each token: how long after it wrote one it is here.
 	for i := range max(1, n/10) {
-		for k, url := range []string{s.slow.URL(), s.url} {
-			began := time.Now()
-			var at []time.Duration
-			if _, err := s.ask(ctx, url, slowModel, fmt.Sprintf("%d, %d: hi", k, i), func() { at = append(at, time.Since(began)) }); err != nil {
+		for k, url := range []string{s.tap.url, "", s.url} {
+			if url == "" {
+				continue
+			}
+			s.tap.forget()
+			var here []time.Time
+			if _, err := s.ask(ctx, url, slowModel, fmt.Sprintf("%d, %d: hi", k, i), func() { here = append(here, time.Now()) }); err != nil {
 				return err
 			}
-			first[k], end[k] = append(first[k], at[0]), append(end[k], time.Since(began))
-			for c := 1; c < len(at); c++ {
-				chunk[k] = append(chunk[k], (at[c]-at[0])/time.Duration(c)) // how long a chunk takes, from the first on
+			ended, wrote := time.Now(), s.tap.times()
+			if len(wrote) != len(here)+1 { // the last line has no text
+				return fmt.Errorf("%d chunks came of %d", len(here), len(wrote)-1)
 			}
+			for c := range here {
+				late[k] = append(late[k], here[c].Sub(wrote[c]))
+			}
+			end[k] = append(end[k], ended.Sub(wrote[len(wrote)-1]))
 		}
 	}
-	fmt.Fprintln(out, "| ms | engine p50 | gateway p50 | more | engine p99 | gateway p99 |\n|---|---|---|---|---|---|")
-	row(out, "whole request, nothing to compute", whole[0], whole[1])
-	row(out, "first chunk, 5 ms a token", first[0], first[1])
-	row(out, "from chunk to chunk, 5 ms a token", chunk[0], chunk[1])
-	row(out, "end of the stream", end[0], end[1])
+	fmt.Fprintln(out, "| ms | p50: engine | client | gateway | p99: engine | client | gateway |\n|---|---|---|---|---|---|---|")
+	row(out, "whole request, nothing to compute", whole[:]...)
+	row(out, "a chunk, after the engine wrote it", late[:]...)
+	row(out, "the end of a stream, after the engine wrote it", end[:]...)
 	fmt.Fprintln(out)
 	return nil
 }

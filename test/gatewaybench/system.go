@@ -30,6 +30,7 @@ type system struct {
 	nats    *natsembed.Server
 	engine  *ollamatest.Server
 	slow    *ollamatest.Server
+	tap     *tap // between the slow engine and whoever asks it
 	url     string // of the gateway
 	http    *http.Client
 	gateway *program
@@ -89,6 +90,9 @@ func start(ctx context.Context, o options) (_ *system, err error) {
 	if s.slow, err = ollamatest.Listen(ctx, "127.0.0.1:0", ollamatest.Options{Model: slowModel, Slots: slots, Unrecorded: true, PerToken: 5 * time.Millisecond}); err != nil {
 		return nil, err
 	}
+	if s.tap, err = newTap(s.slow.URL()); err != nil {
+		return nil, err
+	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -96,11 +100,11 @@ func start(ctx context.Context, o options) (_ *system, err error) {
 	addr := free.Addr().String()
 	_ = free.Close() // the gateway takes it
 	s.url = "http://" + addr
-	work := func(model string, engine *ollamatest.Server) *program {
-		return &program{s: s, path: filepath.Join(o.bin, "decode-worker"), args: []string{"--nats", s.nats.URL(), "--model", model, "--engine-url", engine.URL(),
+	work := func(model, engine string) *program {
+		return &program{s: s, path: filepath.Join(o.bin, "decode-worker"), args: []string{"--nats", s.nats.URL(), "--model", model, "--engine-url", engine,
 			"--slots", strconv.Itoa(slots), "--num-ctx", "8192", "--http", "127.0.0.1:0", "--state-dir", filepath.Join(s.dir, "decode-"+model), "--log-level", "error"}}
 	}
-	s.worker, s.other = work(model, s.engine), work(slowModel, s.slow)
+	s.worker, s.other = work(model, s.engine.URL()), work(slowModel, s.tap.url)
 	s.gateway = &program{s: s, path: filepath.Join(o.bin, "gateway"), args: []string{"--nats", s.nats.URL(), "--http", addr, "--user", "bench", "--plan", "local", "--log-level", "error"}}
 	for _, p := range []*program{s.worker, s.other, s.gateway} {
 		if err := p.start(); err != nil {
@@ -137,6 +141,9 @@ func (s *system) stop() error {
 		if p != nil && p.cmd != nil {
 			errs = append(errs, p.cmd.Process.Signal(os.Interrupt), p.cmd.Wait())
 		}
+	}
+	if s.tap != nil {
+		errs = append(errs, s.tap.server.Close())
 	}
 	for _, e := range []*ollamatest.Server{s.engine, s.slow} {
 		if e != nil {
