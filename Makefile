@@ -107,6 +107,10 @@ bench-plans: ## every plan, two whole machines and the lower bound, on each flee
 bench-real-plans: engines ## plans and two whole engines, on two real llama-servers and two real Ollamas, three loads, and whether texts are the engine's own: 25 minutes, on an idle machine (PLANS="--rounds 3": more often)
 	go run ./test/planbench real $(PLANS)
 
+.PHONY: bench-gateway
+bench-gateway: build ## what the gateway adds to an engine, 200 streams, 100,000 requests, and 2,000 requests and a batch of 50,000 lines while it is killed: 10 minutes, on an idle machine
+	go run ./test/gatewaybench
+
 .PHONY: self-match
 self-match: ## compare 500 notebooks that Debian packages ship each with itself, as a student's with the solution (on Debian; NOTEBOOKS="DIR": your own)
 	go run ./test/selfmatch $(or $(NOTEBOOKS),$$(scripts/notebooks.sh))

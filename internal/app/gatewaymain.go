@@ -247,7 +247,7 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 		f.NATS.User = access.GatewayInbox // its own jobs are nobody's; each token's are of the token's user
 	}
 	at := GatewayAddress{HTTP: f.HTTP, TLSCert: f.TLSCert, TLSKey: f.TLSKey}
-	g, err := DialGateway(ctx, at, f.NATS.options(log), gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, Version: Version(), Log: log})
+	g, err := DialGateway(ctx, at, f.NATS.options(log), "", gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, Version: Version(), Log: log})
 	if err != nil {
 		return err
 	}
@@ -255,13 +255,15 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	return g.Stop()
 }
 
-// DialGateway is [StartGateway] with a connection of its own, which ends with it.
-func DialGateway(ctx context.Context, at GatewayAddress, to client.Options, o gateway.Options) (*Gateway, error) {
+// DialGateway is [StartGateway] with a connection of its own, which ends with it. Jobs without a token are those of the connection's user, or of another one.
+func DialGateway(ctx context.Context, at GatewayAddress, to client.Options, user string, o gateway.Options) (*Gateway, error) {
 	c, err := client.Dial(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	o.System = admin.New(c)
+	if o.System = admin.New(c); user != "" {
+		o.System = o.System.For(user)
+	}
 	g, err := StartGateway(ctx, at, o)
 	if err != nil {
 		c.Close()
@@ -269,7 +271,7 @@ func DialGateway(ctx context.Context, at GatewayAddress, to client.Options, o ga
 	}
 	g.close = c.Close
 	if o.Tokens == "" {
-		o.Log.Info("the gateway answers; no token is needed, on this machine", "url", g.URL(), "user", c.User())
+		o.Log.Info("the gateway answers; no token is needed, on this machine", "url", g.URL(), "user", o.System.User())
 	} else {
 		o.Log.Info("the gateway answers those who have a token", "url", g.URL())
 	}

@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	leaseFor   = 12 * time.Second // a batch whose gateway was silent for so long is another's
-	renewEvery = 3 * time.Second
+	leaseFor   = 6 * time.Second // a batch whose gateway was silent for so long is another's
+	renewEvery = time.Second
 	window     = 200 // jobs of a user's batches that wait or run at the same time, so that those of others come in between
 )
 
@@ -496,9 +496,18 @@ func (r *batchRun) do(parent context.Context) {
 	}
 }
 
+func (r *batchRun) fail(ctx context.Context, wrong ...batchError) error {
+	return r.save(ctx, func(b *batch) {
+		b.Status, b.FailedAt, b.Errors = batchFailed, r.b.now().Unix(), &batchErrors{"list", wrong}
+	})
+}
+
 // toEnd does the batch. What it did before it failed is not done twice.
 func (r *batchRun) toEnd(ctx context.Context) error {
 	file, err := r.fetch(ctx)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return r.fail(ctx, batchError{Code: "no_file", Message: "file " + r.record.Batch.InputFile + " is not there any more"})
+	}
 	if err != nil {
 		return err
 	}
@@ -508,9 +517,7 @@ func (r *batchRun) toEnd(ctx context.Context) error {
 		return err
 	}
 	if len(wrong) > 0 {
-		return r.save(ctx, func(b *batch) {
-			b.Status, b.FailedAt, b.Errors = batchFailed, r.b.now().Unix(), &batchErrors{"list", wrong}
-		})
+		return r.fail(ctx, wrong...)
 	}
 	r.counts.Total = plan.lines
 	err = r.save(ctx, func(b *batch) {

@@ -84,6 +84,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	mux := http.NewServeMux()
 	g.ollama(mux)
 	g.openAI(mux)
+	g.seeds(mux)
 	b, err := openBatches(ctx, g)
 	if err != nil {
 		o.Log.Warn("no files and batches: the key to NATS may not keep them; gateway.nk may", "error", err)
@@ -127,9 +128,13 @@ func (g *gateway) enter(r *http.Request) (c caller, leave func(), err error) {
 		return caller{token: &Token{Name: "none"}, system: g.System}, func() {}, nil
 	}
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	c.token, leave, err = g.tokens.enter(secret, func(name string) int64 { return g.account.today(r.Context(), name) })
-	if err != nil {
+	if c.token, leave, err = g.tokens.enter(secret); err != nil {
 		return c, nil, err
+	}
+	if most := c.token.PerDay; most > 0 && g.account.today(r.Context(), c.token.Name) >= most {
+		leave()
+		now := g.now().UTC()
+		return c, nil, tooMany(now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), "token %s has used its %d tokens of today; it has as many again at midnight UTC", c.token.Name, most)
 	}
 	c.system = g.client(c.token.User)
 	return c, leave, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 	headerTiming = "Server-Timing"
 	headerPlan   = "Tandem-Plan"
 	headerClass  = "Tandem-Class"
+	headerShared = "Tandem-Shared-Prefix"
 )
 
 // writeLimit is how long a program may take to read a piece of its answer; after it the request ends, and its job is cancelled.
@@ -154,6 +156,13 @@ func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
 		j.Plan = plan
 	default:
 		return refuse(http.StatusBadRequest, headerPlan, "header %s is %.40q; want auto, local or disaggregated", headerPlan, plan)
+	}
+	if text := r.Header.Get(headerShared); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return refuse(http.StatusBadRequest, headerShared, "header %s is %.40q; want how many of the first messages, or bytes of the prompt, other requests begin with too", headerShared, text)
+		}
+		j.SharedPrefix = n
 	}
 	switch class := jobs.Class(r.Header.Get(headerClass)); class {
 	case "":

@@ -230,7 +230,7 @@ func (t *tokens) reload() (changed bool, err error) {
 }
 
 // enter lets in who has a token, if there is room for another request. Leave must be called at its end.
-func (t *tokens) enter(secret string, spent func(name string) int64) (token *Token, leave func(), err error) {
+func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now := time.Now(); now.Sub(t.looked) > reloadEvery {
@@ -254,10 +254,6 @@ func (t *tokens) enter(secret string, spent func(name string) int64) (token *Tok
 	}
 	if limit := cmp.Or(h.Concurrent, defaultConcurrent); h.open >= limit {
 		return nil, nil, tooMany(time.Second, "token %s has %d requests under way, and may have no more; wait for one, or send a batch", h.Name, limit)
-	}
-	if h.PerDay > 0 && spent(h.Name) >= h.PerDay {
-		now := time.Now().UTC()
-		return nil, nil, tooMany(now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), "token %s has used its %d tokens of today; it has as many again at midnight UTC", h.Name, h.PerDay)
 	}
 	if h.rate != nil {
 		now := time.Now()

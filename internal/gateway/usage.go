@@ -139,22 +139,23 @@ func (a *account) add(u Usage) {
 	a.fresh[key] = a.fresh[key].add(u)
 }
 
-// today is how many tokens a token has used today. It is called before each request.
+// today is how many tokens a token has used today, as far as is known.
 func (a *account) today(ctx context.Context, token string) int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	key := usageKey(token)
+	a.mu.Lock()
 	spent, known := a.spent[key]
+	a.mu.Unlock()
 	if !known {
 		u, _, err := readUsage(ctx, a.kv, key)
 		if err != nil {
 			a.log.Warn("what was used today is not known", "token", token, "error", err)
-			return 0
 		}
 		spent = u.Prompt + u.Generated
-		a.spent[key] = spent
 	}
-	return spent + a.fresh[key].Prompt + a.fresh[key].Generated
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.spent[key] = max(spent, a.spent[key])
+	return a.spent[key] + a.fresh[key].Prompt + a.fresh[key].Generated
 }
 
 // run writes what is used until ctx ends, and a last time then.

@@ -90,6 +90,7 @@ func TestGateway(t *testing.T) {
 	t.Run("the ollama command", d.ollamaCommand)
 	t.Run("whoever goes away cancels", d.goesAway)
 	t.Run("one connection for several streams", d.again)
+	t.Run("with curl", d.curl)
 	t.Run("bad requests", d.badRequests)
 }
 
@@ -239,6 +240,25 @@ func (d *door) goesAway(t *testing.T) {
 	}
 }
 
+// The API of Tandem's forerunners, as a script with curl asks.
+func (d *door) curl(t *testing.T) {
+	for _, tt := range []struct{ path, body, want string }{
+		{"/generate", `{"prompt": "Hello", "max_tokens": 5}`, `"generation_time":`},
+		{"/generate", `{"prompt": "Hello", "max_tokens": 5, "model": "` + standin.CodeModel + `"}`, `"model":"` + standin.CodeModel + `"`},
+		{"/health", "", `{"loaded":{"` + standin.CodeModel + `":true},"status":"ok"}`},
+		{"/servers", "", `"role":"decode"`},
+	} {
+		args := []string{"-sS", "--fail", "--max-time", "60", d.url + tt.path}
+		if tt.body != "" {
+			args = append(args, "-d", tt.body)
+		}
+		out, err := exec.CommandContext(t.Context(), "curl", args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s %s: %s, %v; want %s", tt.path, tt.body, out, err, tt.want)
+		}
+	}
+}
+
 func (d *door) badRequests(t *testing.T) {
 	const chat, generate = "/v1/chat/completions", "/api/generate"
 	model := `"model": "` + standin.CodeModel + `"`
@@ -264,7 +284,16 @@ func (d *door) badRequests(t *testing.T) {
 		"another kind":       {generate, `{}`, []string{"Content-Type", "text/html"}, 415, "send application/json"},
 		"a page":             {generate, `{}`, []string{"Origin", "https://example.org", "Sec-Fetch-Site", "cross-site"}, 403, "web pages of other origins"},
 		"a plan of nobody":   {generate, `{` + model + `, "prompt": "x"}`, []string{"Tandem-Plan", "fast"}, 400, "want auto, local or disaggregated"},
+		"a prefix of nobody": {generate, `{` + model + `, "prompt": "x"}`, []string{"Tandem-Shared-Prefix", "-1"}, 400, "Tandem-Shared-Prefix is"},
 		"a model of nobody":  {generate, `{"model": "x/../y:\u0001", "prompt": "x"}`, nil, 400, "model"},
+		"a bomb":             {generate, "\x1f\x8b", []string{"Content-Encoding", "gzip"}, 415, "send the body as it is"},
+		"a header in a name": {generate, `{"model": "x\r\nTandem-Plan: local", "prompt": "x"}`, nil, 400, "model"},
+		"a negative limit":   {chat, `{` + model + `, "messages": [{"role": "user", "content": "x"}], "max_tokens": -5}`, nil, 400, "num_predict"},
+		"no form":            {"/v1/files", `{}`, nil, 400, "multipart/form-data"},
+		"no such file":       {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "24h"}`, nil, 404, "there is no file"},
+		"a window of nobody": {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "soon"}`, nil, 400, "completion_window"},
+		"another endpoint":   {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/embeddings", "completion_window": "24h"}`, nil, 400, "endpoint is"},
+		"a worker's matter":  {"/prefill", `{"prompt": "x"}`, nil, 501, "POST /generate here"},
 		"pulling":            {"/api/pull", `{}`, nil, 501, "not to be had here"},
 		"something else":     {"/v1/audio/speech", `{}`, nil, 404, "there is no POST"},
 		"a think of nobody":  {generate, `{` + model + `, "prompt": "x", "think": "hard"}`, nil, 400, "think is"},

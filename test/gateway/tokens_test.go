@@ -2,11 +2,15 @@ package gateway
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +20,7 @@ import (
 	"tandem/client"
 	"tandem/client/admin"
 	"tandem/internal/access"
+	"tandem/internal/app"
 	"tandem/internal/gateway"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
@@ -168,6 +173,7 @@ func (b *bound) await(what string, there func() bool) {
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	b := openBound(t)
 	alice := b.add(gateway.Token{Name: "alice", User: "alice", Models: []string{tellerModel}})
 	bob := b.add(gateway.Token{Name: "bob", User: "bob", PerMinute: 2})
@@ -299,4 +305,79 @@ func TestOthersBatches(t *testing.T) {
 		read(b.ask(alice, http.MethodGet, "/v1/batches/"+batch, ""))
 		return made.Status == "completed"
 	})
+}
+
+// Over TLS it answers who trusts its certificate; without tokens and TLS it does not listen where other machines are.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	folder := access.Folder(filepath.Join(t.TempDir(), "access"))
+	if err := folder.Create([]string{"127.0.0.1"}, []string{tellerModel}); err != nil {
+		t.Fatal(err)
+	}
+	server := natstest.Start(t, natsembed.Options{})
+	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	o := gateway.Options{System: admin.New(c), Version: "test", Log: slog.New(slog.DiscardHandler)}
+	file := func(name string) string { return filepath.Join(string(folder), name) }
+	secure := app.GatewayAddress{HTTP: "127.0.0.1:0", TLSCert: file("server.pem"), TLSKey: file("server-key.pem")}
+	for want, at := range map[string]app.GatewayAddress{
+		"with --tokens, and answer over TLS": {HTTP: "0.0.0.0:0", TLSCert: secure.TLSCert, TLSKey: secure.TLSKey},
+		"want both or none":                  {HTTP: "127.0.0.1:0", TLSCert: secure.TLSCert},
+		"--tls-cert nothing.pem":             {HTTP: "127.0.0.1:0", TLSCert: "nothing.pem", TLSKey: "nothing.pem"},
+		"is no address":                      {HTTP: "11500"},
+	} {
+		if _, err := app.StartGateway(t.Context(), at, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v; want %q", at, err, want)
+		}
+	}
+	g, err := app.StartGateway(t.Context(), secure, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Stop() })
+	pem, err := os.ReadFile(folder.CA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	knows := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	defer knows.CloseIdleConnections()
+	ask := func(c *http.Client) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/api/version", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Do(r)
+	}
+	answer, err := ask(knows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK || answer.ProtoMajor != 2 {
+		t.Errorf("over TLS: %s by %s", answer.Status, answer.Proto)
+	}
+	if answer, err := ask(http.DefaultClient); err == nil {
+		answer.Body.Close()
+		t.Error("a client that does not know the authority is answered")
+	}
+	// Whoever sends its headers a byte at a time is not waited for.
+	slow, err := tls.Dial("tcp", strings.TrimPrefix(g.URL(), "https://"), &tls.Config{RootCAs: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	if _, err := slow.Write([]byte("GET / HTTP/1.1\r\nHost: 127")); err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(slow); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a client that never ends its headers keeps its connection")
+	}
 }

@@ -30,7 +30,7 @@ type system struct {
 	nats    *natsembed.Server
 	engine  *ollamatest.Server
 	slow    *ollamatest.Server
-	tap     *tap // between the slow engine and whoever asks it
+	tap     *tap   // between the slow engine and whoever asks it
 	url     string // of the gateway
 	http    *http.Client
 	gateway *program

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"tandem/client"
+	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/gateway"
 	"tandem/internal/telemetry"
@@ -70,12 +71,13 @@ func (c *devCmd) startGateway(ctx context.Context, s *session, log *slog.Logger)
 	if c.EnginesOnly {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "--http needs the NATS server, which --engines-only leaves out")
 	}
-	o := client.Options{URL: s.local.URL(), User: s.User, Name: "tandem-gateway", Log: log}
+	user := s.User
+	o := client.Options{URL: s.local.URL(), User: user, Name: "tandem-gateway", Log: log}
 	if c.Secure {
 		folder := s.local.Access()
-		o.User, o.CA, o.NKey = c.Grader[0], folder.CA(), app.GraderKey(folder, c.Grader[0])
+		o.User, o.CA, o.NKey, user = access.GatewayInbox, folder.CA(), folder.Gateway(), c.Grader[0]
 	}
-	g, err := app.DialGateway(ctx, app.GatewayAddress{HTTP: c.HTTP}, o, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
+	g, err := app.DialGateway(ctx, app.GatewayAddress{HTTP: c.HTTP}, o, user, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
 	if err == nil {
 		s.say("programs that speak Ollama's or OpenAI's API are answered at %s", g.URL())
 	}
