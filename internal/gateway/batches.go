@@ -225,7 +225,9 @@ func (b *batches) list(ctx context.Context, user string) (list []batch, err erro
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, record.Batch)
+		if record.User == user {
+			list = append(list, record.Batch)
+		}
 	}
 	return list, nil
 }
@@ -411,8 +413,10 @@ type batchRun struct {
 	once  sync.Once
 	early chan struct{} // closed when the batch is to end before its end
 
+	record *batchRecord // as it was when it was claimed
+
 	mu     sync.Mutex
-	record *batchRecord // as it was read or written last
+	status string // as it was written last
 	counts batchCounts
 	used   Usage
 }
@@ -451,7 +455,7 @@ func (r *batchRun) save(ctx context.Context, edit func(b *batch)) error {
 	}
 	if err == nil {
 		r.mu.Lock()
-		r.record = record
+		r.status = record.Batch.Status
 		r.mu.Unlock()
 	}
 	return err
@@ -480,7 +484,7 @@ func (r *batchRun) do(parent context.Context) {
 	renewing.Wait()
 	switch {
 	case err == nil:
-		r.log.Info("a batch ended", "status", r.record.Batch.Status, "requests", r.counts.Total, "completed", r.counts.Completed, "failed", r.counts.Failed)
+		r.log.Info("a batch ended", "status", r.status, "requests", r.counts.Total, "completed", r.counts.Completed, "failed", r.counts.Failed)
 	case parent.Err() != nil: // the gateway stops
 		last, stop := context.WithTimeout(context.WithoutCancel(parent), 2*time.Second)
 		defer stop()
@@ -519,7 +523,9 @@ func (r *batchRun) toEnd(ctx context.Context) error {
 	if len(wrong) > 0 {
 		return r.fail(ctx, wrong...)
 	}
+	r.mu.Lock()
 	r.counts.Total = plan.lines
+	r.mu.Unlock()
 	err = r.save(ctx, func(b *batch) {
 		if b.InProgressAt == 0 {
 			b.InProgressAt = r.b.now().Unix()
@@ -569,7 +575,7 @@ func (r *batchRun) toEnd(ctx context.Context) error {
 			b.Status, b.CompletedAt = batchCompleted, now
 		}
 	})
-	if err == nil && r.record.Token != nil && r.b.account != nil {
+	if err == nil && r.used.Requests > 0 && r.b.account != nil {
 		r.b.account.add(r.used) // once, whatever was done again
 	}
 	return err

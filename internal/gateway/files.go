@@ -255,6 +255,7 @@ func (b *batches) content(w http.ResponseWriter, r *http.Request) error {
 		return notStored(err)
 	}
 	defer object.Close()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(uploadLimit))
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Content-Length", strconv.FormatUint(f.Bytes, 10))
 	w.Header().Set("X-Content-Type-Options", "nosniff")

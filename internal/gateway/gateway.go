@@ -124,7 +124,7 @@ func (g *gateway) enter(r *http.Request) (c caller, leave func(), err error) {
 	if g.tokens == nil {
 		return caller{system: g.System}, func() {}, nil
 	}
-	if r.Method == http.MethodGet && slices.Contains([]string{"/", "/api/version", "/health"}, r.URL.Path) { // which ask only whether there is a gateway
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains([]string{"/", "/api/version", "/health"}, r.URL.Path) { // which ask only whether there is a gateway
 		return caller{token: &Token{Name: "none"}, system: g.System}, func() {}, nil
 	}
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -291,6 +291,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // whoever is gone is told nothing

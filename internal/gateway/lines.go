@@ -314,10 +314,7 @@ func (r *batchRun) one(ctx context.Context, plan batchPlan, batch string, n int,
 // result has a job done that may be queued already, or have ended, and waits while NATS is away.
 func (r *batchRun) result(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {
 	for {
-		r.mu.Lock()
-		again := r.record.Starts > 1
-		r.mu.Unlock()
-		err := r.system.SubmitWaiting(ctx, j, again)
+		err := r.system.SubmitWaiting(ctx, j, r.record.Starts > 1)
 		if err == nil {
 			var result *jobs.Result
 			if result, err = r.system.Await(ctx, j.ID); err == nil {

@@ -43,8 +43,13 @@ func openAIError(err error) any {
 	switch status := statusOf(err); {
 	case status == http.StatusTooManyRequests:
 		out.Type, out.Code = "requests", new("rate_limit_exceeded")
+	case status == http.StatusUnauthorized:
+		out.Type, out.Code = "invalid_request_error", new("invalid_api_key")
 	case status == http.StatusNotFound:
 		out.Type, out.Code = "invalid_request_error", new("model_not_found")
+		if r, is := errors.AsType[*refusal](err); is && r.param != "model" {
+			out.Code = new("not_found")
+		}
 	case status < 500:
 		out.Type = "invalid_request_error"
 	}
