@@ -248,12 +248,22 @@ func (d *door) curl(t *testing.T) {
 		{"/health", "", `{"loaded":{"` + standin.CodeModel + `":true},"status":"ok"}`},
 		{"/servers", "", `"role":"decode"`},
 	} {
-		args := []string{"-sS", "--fail", "--max-time", "60", d.url + tt.path}
+		method, kind := http.MethodGet, ""
 		if tt.body != "" {
-			args = append(args, "-d", tt.body)
+			method, kind = http.MethodPost, "application/x-www-form-urlencoded" // which curl -d says
 		}
-		out, err := exec.CommandContext(t.Context(), "curl", args...).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), tt.want) {
+		r, err := http.NewRequestWithContext(t.Context(), method, d.url+tt.path, strings.NewReader(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(out), tt.want) {
 			t.Errorf("%s %s: %s, %v; want %s", tt.path, tt.body, out, err, tt.want)
 		}
 	}
