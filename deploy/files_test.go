@@ -52,6 +52,14 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+// The gateway reads its file, too.
+func TestSampleOfTheGateway(t *testing.T) {
+	var out, problems bytes.Buffer
+	if code := app.GatewayMain([]string{"--config", "sample/gateway.yaml", "--print-config"}, &out, &problems); code != 0 || !strings.Contains(out.String(), "http: 127.0.0.1:11500\n") || !strings.Contains(out.String(), "user: gateway\n") {
+		t.Errorf("the gateway exits with %d: %s%s", code, &problems, &out)
+	}
+}
+
 // TestNobodyIsNamed looks for login names: home folders, and names before the address or name of a machine.
 func TestNobodyIsNamed(t *testing.T) {
 	login := regexp.MustCompile(`/home/\w|/Users/\w|\w@\d+\.\d+|ssh +(-\S+ +)*\w+@`)

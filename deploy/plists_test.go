@@ -16,8 +16,8 @@ import (
 // TestPlists checks the structure that launchd wants, on every system, and asks plutil where there is one.
 func TestPlists(t *testing.T) {
 	files, err := filepath.Glob("launchd/*.plist")
-	if err != nil || len(files) != 2 {
-		t.Fatalf("found plists %v, want 2 (%v)", files, err)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("found plists %v, want 3 (%v)", files, err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -19,6 +19,8 @@ func TestScriptsSpeakToTheServiceManager(t *testing.T) {
 		{"Linux", "start.sh", []string{"prefill", "qwen3-coder"}, []string{"systemctl enable --now --quiet tandem-prefill@qwen3-coder.service"}},
 		{"Linux", "stop.sh", []string{"decode", "gpt-oss"}, []string{"systemctl disable --now --quiet tandem-decode@gpt-oss.service"}},
 		{"Linux", "logs.sh", []string{"nats"}, []string{"journalctl --unit tandem-nats.service --lines 100 --follow --output cat"}},
+		{"Linux", "start.sh", []string{"gateway"}, []string{"systemctl enable --now --quiet tandem-gateway.service"}},
+		{"Darwin", "logs.sh", []string{"gateway"}, []string{"sudo -u _tandem-gateway tail -n 100 -F /var/log/tandem/gateway/gateway.log"}},
 		{"Linux", "status.sh", []string{"nats"}, []string{"systemctl status --no-pager --lines 5 tandem-nats.service"}},
 		{"Darwin", "start.sh", []string{"decode", "gpt-oss"}, []string{
 			"launchctl enable system/tandem.decode.gpt-oss",

@@ -27,8 +27,8 @@ func TestUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	units, err := filepath.Glob(filepath.Join(folder, "*.service"))
-	if err != nil || len(units) != 3 {
-		t.Fatalf("found units %v, want 3 (%v)", units, err)
+	if err != nil || len(units) != 4 {
+		t.Fatalf("found units %v, want 4 (%v)", units, err)
 	}
 	shared := read(t, "systemd/tandem-.service.d/hardening.conf")
 	for _, unit := range units {

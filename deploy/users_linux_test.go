@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestServicesAreSeparateUsers installs all three services in a mount namespace with folders of its own in place of this machine's,
+// TestServicesAreSeparateUsers installs all four services in a mount namespace with folders of its own in place of this machine's,
 // where nothing but systemctl is a stand-in: what one service has, the others cannot read, and a backup and its return work.
 func TestServicesAreSeparateUsers(t *testing.T) {
 	folder := t.TempDir()
@@ -20,7 +20,7 @@ func TestServicesAreSeparateUsers(t *testing.T) {
 	if err := errors.Join(os.Chmod(folder, 0o755), os.CopyFS(filepath.Join(folder, "deploy"), os.DirFS(".")), os.Mkdir(filepath.Join(folder, "bin"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"submitter", "nats-server", "prefill-worker", "decode-worker", "llama-server-shim"} {
+	for _, name := range []string{"submitter", "nats-server", "prefill-worker", "decode-worker", "gateway", "llama-server-shim"} {
 		if err := os.WriteFile(filepath.Join(folder, "bin", name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -43,13 +43,16 @@ deploy/scripts/install.sh decode m deploy/sample/mac-studio-1.yaml
 chmod 0644 /etc/tandem/decode-m.yaml
 deploy/scripts/install.sh decode m deploy/sample/mac-studio-1.yaml
 
-for role in nats prefill decode; do
+deploy/scripts/install.sh gateway deploy/sample/gateway.yaml
+
+for role in nats prefill decode gateway; do
   as() { runuser -u "tandem-$1" -- sh -c "$2" 2>/dev/null; }
   as $role "umask 077; mkdir -p /var/lib/tandem/$role/jetstream && echo text >/var/lib/tandem/$role/jetstream/file" || echo "$role cannot write its folder"
-  for other in nats prefill decode; do
+  for other in nats prefill decode gateway; do
     [ $other = $role ] || ! as $other "ls /var/lib/tandem/$role || cat /var/lib/tandem/$role/jetstream/file" || echo "$other reads the folder of $role"
     file=/etc/tandem/$role-m.yaml
     [ $role != nats ] || file=/etc/tandem/nats-server.conf
+    [ $role != gateway ] || file=/etc/tandem/gateway.yaml
     if [ $other = $role ]; then as $other "cat $file" >/dev/null || echo "$other cannot read $file"; else ! as $other "cat $file" || echo "$other reads $file"; fi
   done
   ! as $role "mv /var/lib/tandem/$role /var/lib/tandem/x" || echo "$role moves its folder"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs one service on this machine, from the project's folder after `make build` (and `make nats` for nats):
 #   sudo deploy/scripts/install.sh prefill qwen3-coder deploy/sample/dgx-spark-1.yaml
+#   sudo deploy/scripts/install.sh gateway deploy/sample/gateway.yaml
 #   sudo deploy/scripts/install.sh nats
 # Binaries, units and plists are replaced; files in /etc/tandem that exist already are kept. Nothing is started.
 arguments=CONFIG.yaml # of the usage message
@@ -73,15 +74,23 @@ install -d -m 0755 /var/lib/tandem
 install -d -m 0700 -o "$user" -g "$user" "$state"
 keep "$deploy/sample/tandem.env" /etc/tandem/tandem.env 0644 0
 replace 0755 "$bin/submitter" /usr/local/bin/submitter
-if [ "$id" = nats ]; then
-  replace 0755 "$bin/nats-server" /usr/local/bin/nats-server
-  keep "$deploy/nats/nats-server.conf" /etc/tandem/nats-server.conf 0640 "$user"
-else
-  [ $# -eq 3 ] || usage "name the worker's configuration file"
-  replace 0755 "$bin/$1-worker" "/usr/local/bin/$1-worker"
-  replace 0755 "$bin/llama-server-shim" /usr/local/bin/llama-server-shim
-  keep "$3" "/etc/tandem/$id.yaml" 0640 "$user"
-fi
+case $id in
+  nats)
+    replace 0755 "$bin/nats-server" /usr/local/bin/nats-server
+    keep "$deploy/nats/nats-server.conf" /etc/tandem/nats-server.conf 0640 "$user"
+    ;;
+  gateway)
+    [ $# -eq 2 ] || usage "name the gateway's configuration file"
+    replace 0755 "$bin/gateway" /usr/local/bin/gateway
+    keep "$2" /etc/tandem/gateway.yaml 0640 "$user"
+    ;;
+  *)
+    [ $# -eq 3 ] || usage "name the worker's configuration file"
+    replace 0755 "$bin/$1-worker" "/usr/local/bin/$1-worker"
+    replace 0755 "$bin/llama-server-shim" /usr/local/bin/llama-server-shim
+    keep "$3" "/etc/tandem/$id.yaml" 0640 "$user"
+    ;;
+esac
 
 case $system in
   Linux)
@@ -89,7 +98,7 @@ case $system in
     replace 0644 "$deploy/systemd/tandem-.service.d/hardening.conf" /etc/systemd/system/tandem-.service.d/hardening.conf
     template=$(sed -E 's/@.*\.service/@.service/' <<<"$unit")
     rm -f /etc/systemd/system/tandem-.service.d/ollama-group.conf # where NATS had the group, too
-    if [ "$id" != nats ] && getent group ollama >/dev/null; then
+    if [ "$id" != "$1" ] && getent group ollama >/dev/null; then
       mkdir -p "/etc/systemd/system/$template.d"
       replace 0644 "$deploy/systemd/ollama-group.conf" "/etc/systemd/system/$template.d/ollama-group.conf"
     fi
@@ -99,10 +108,11 @@ case $system in
   Darwin)
     install -d -m 0755 -o 0 -g 0 /var/log/tandem
     install -d -m 0750 -o "$user" -g "$user" "/var/log/tandem/$1"
-    if [ "$id" = nats ]; then source=tandem.nats.plist; else source=tandem.worker.plist; fi
+    if [ "$id" = "$1" ]; then source=tandem.$id.plist; else source=tandem.worker.plist; fi
     sed -e "s/@ROLE@/$1/g" -e "s/@NAME@/${2:-}/g" "$deploy/launchd/$source" >"$(plist)"
     chmod 0644 "$(plist)"
     echo "installed $(plist)"
     ;;
 esac
-echo "start it with: sudo $here/start.sh $1${2:+ $2}"
+name=${id#"$1"}
+echo "start it with: sudo $here/start.sh $1${name:+ ${name#-}}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the scripts beside this one share: which service is meant, and how this machine's service manager is spoken to.
-# Sourced, not run. After `service "$@"`: $id is the service's name in files (prefill-qwen3-coder, or nats), $unit its name
+# Sourced, not run. After `service "$@"`: $id is the service's name in files (prefill-qwen3-coder, gateway or nats), $unit its name
 # for systemd or launchd, and $user the user that it runs as.
 # shellcheck disable=SC2034 # what is set here is used there
 set -euo pipefail
@@ -13,21 +13,21 @@ system=$(uname -s)
 service() {
   local role=${1:-} name=${2:-}
   case $role in
-    nats) id=nats ;;
+    nats | gateway) id=$role ;;
     prefill | decode)
       [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || usage "name the model, in short and without a colon: qwen3-coder for qwen3-coder:30b"
       id=$role-$name
       ;;
-    *) usage "the first argument must be prefill, decode or nats" ;;
+    *) usage "the first argument must be prefill, decode, gateway or nats" ;;
   esac
   case $system in
     Linux)
       user=tandem-$role
-      if [ "$role" = nats ]; then unit=tandem-nats.service; else unit=tandem-$role@$name.service; fi
+      if [ "$id" = "$role" ]; then unit=tandem-$role.service; else unit=tandem-$role@$name.service; fi
       ;;
     Darwin)
       user=_tandem-$role
-      if [ "$role" = nats ]; then unit=tandem.nats; else unit=tandem.$role.$name; fi
+      if [ "$id" = "$role" ]; then unit=tandem.$role; else unit=tandem.$role.$name; fi
       ;;
     *) fail "$system is neither Linux nor macOS" ;;
   esac
@@ -36,6 +36,7 @@ service() {
 usage() {
   echo "$(basename "$0"): $1" >&2
   echo "usage: $(basename "$0") prefill|decode NAME${arguments:+ $arguments}" >&2
+  echo "       $(basename "$0") gateway${arguments:+ $arguments}" >&2
   echo "       $(basename "$0") nats" >&2
   exit 2
 }

@@ -13,5 +13,8 @@ case $system in
 esac
 [ "$id" != nats ] || exit 0 # submitter doctor asks the server itself
 address=$(sed -nE 's/^http: *([^ ]+).*/\1/p' "/etc/tandem/$id.yaml")
-curl --fail-with-body --silent --show-error --max-time 5 "http://$address/health"
+scheme=http
+! grep -q '^tls-cert:' "/etc/tandem/$id.yaml" || scheme=https
+# It is this machine's own service, by its address: the certificate is for a name.
+curl --insecure --fail-with-body --silent --show-error --max-time 5 "$scheme://$address/health"
 echo

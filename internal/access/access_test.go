@@ -213,7 +213,7 @@ func TestRights(t *testing.T) {
 			[]string{"jobs.prefill." + m + ".batch.u.j", "control.cancel.u", "kept.u.job.j", "$KV.gateway_usage.x", "$O.gateway_files.M.x", "$JS.API.STREAM.CREATE.KV_gateway_batches", "$JS.API.CONSUMER.CREATE.OBJ_gateway_files.x"},
 			[]string{
 				"jobs.decode." + m + ".batch.u.j", "results.u.b.j", "tokens.u.b.j", "dlq.prefill." + m + ".u.j", "operator.cancel", "ctl.worker.decode." + key + ".w", "$KV.workers.prefill." + key + ".w", "$KV.handbacks.u.j.decode",
-				"$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.PURGE.INTAKE", "$JS.API.STREAM.DELETE.RESULTS", "$JS.API.STREAM.MSG.GET.INTAKE", "$JS.API.CONSUMER.CREATE.INTAKE.x", "$JS.API.CONSUMER.MSG.NEXT.INTAKE.x", "$SRV.PING", "_INBOX.u.x", "$SYS.REQ.SERVER.PING",
+				"$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.PURGE.INTAKE", "$JS.API.STREAM.DELETE.RESULTS", "$JS.API.STREAM.MSG.GET.CONTROL", "$JS.API.CONSUMER.CREATE.INTAKE.x", "$JS.API.CONSUMER.MSG.NEXT.INTAKE.x", "$SRV.PING", "_INBOX.u.x", "$SYS.REQ.SERVER.PING",
 			},
 			[]string{"results.*.*.*", "tokens.*.*.*", "events.*.*.*", "_INBOX.gateway.>"}, []string{">", "jobs.>", "dlq.>", "_INBOX.>", "ctl.>", "$KV.>", "control.*.*"},
 		},

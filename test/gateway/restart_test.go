@@ -27,6 +27,8 @@ const tellerModel = "teller:1b"
 type teller struct {
 	mu    sync.Mutex
 	tried map[string]bool // jobs
+
+	enough chan struct{} // a value in it ends one job that holds
 }
 
 // tell is the model.
@@ -38,8 +40,12 @@ func (m *teller) tell(ctx context.Context, t *protocol.Task) (protocol.Outcome, 
 	text := t.Job.Prompt
 	if text == "hold" {
 		t.Emit(text, "")
-		<-ctx.Done()
-		return protocol.Outcome{}, context.Cause(ctx)
+		select {
+		case <-m.enough:
+			return told(t.Job, text), nil
+		case <-ctx.Done():
+			return protocol.Outcome{}, context.Cause(ctx)
+		}
 	}
 	if again {
 		text = strings.Replace(text, "dice", "otherwise", 1)
@@ -51,9 +57,13 @@ func (m *teller) tell(ctx context.Context, t *protocol.Task) (protocol.Outcome, 
 		}
 		t.Emit(word, "")
 	}
-	r := jobs.NewResult(t.Job, jobs.Succeeded)
-	r.Text, r.FinishReason, r.Method, r.Usage.GeneratedTokens = text, "stop", jobs.MethodLocal, len(words)
-	return protocol.Outcome{Result: r}, nil
+	return told(t.Job, text), nil
+}
+
+func told(j *jobs.Job, text string) protocol.Outcome {
+	r := jobs.NewResult(j, jobs.Succeeded)
+	r.Text, r.FinishReason, r.Method, r.Usage.GeneratedTokens = text, "stop", jobs.MethodLocal, len(strings.Fields(text))
+	return protocol.Outcome{Result: r}
 }
 
 // openTeller is a gateway before one decode worker with the model.
@@ -91,7 +101,7 @@ func openGateway(t *testing.T, o gateway.Options) *door {
 }
 
 // startTeller starts a decode worker with the model; its key need not allow it to hear events, which operator's does.
-func startTeller(t *testing.T, to, operator queue.Config, places int) {
+func startTeller(t *testing.T, to, operator queue.Config, places int) *teller {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	to.Name, to.Model = "tandem-decode teller", tellerModel
@@ -102,9 +112,10 @@ func startTeller(t *testing.T, to, operator queue.Config, places int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	model := &teller{tried: map[string]bool{}, enough: make(chan struct{})}
 	slots := engine.NewSlots(places)
 	w, err := queue.NewWorker(conn, queue.WorkerConfig{
-		Role: protocol.RoleDecode, Model: tellerModel, ID: jobs.NewID(), Machine: "teller", Slots: slots, Run: (&teller{tried: map[string]bool{}}).tell,
+		Role: protocol.RoleDecode, Model: tellerModel, ID: jobs.NewID(), Machine: "teller", Slots: slots, Run: model.tell,
 		Describe: func() queue.Presence {
 			return queue.Presence{State: queue.StateReady, Slots: places, Busy: slots.Busy()}
 		},
@@ -134,6 +145,7 @@ func startTeller(t *testing.T, to, operator queue.Config, places int) {
 		working.Wait()
 		conn.Close()
 	})
+	return model
 }
 
 // A job that begins again is not noticed as long as it says the same; else the stream ends with an error, and an answer that is not streamed is simply right.

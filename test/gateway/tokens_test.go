@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +53,8 @@ func (h *heard) text() string {
 type bound struct {
 	*door
 	t      *testing.T
+	model  *teller
+	queue  *queue.Client // the operator's
 	tokens string
 	system *admin.Client
 	log    *heard
@@ -86,9 +90,10 @@ func openBound(t *testing.T) *bound {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator.Close()
+	t.Cleanup(operator.Close)
+	b.queue = queue.NewClient(operator, "operator")
 	worker := queue.Config{URL: server.URL(), NKey: folder.Worker(protocol.RoleDecode, tellerModel), TLSCA: folder.CA(), Inbox: access.WorkerInbox(protocol.RoleDecode, tellerModel), Log: log}
-	startTeller(t, worker, all, 2)
+	b.model = startTeller(t, worker, all, 2)
 	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), NKey: folder.Gateway(), CA: folder.CA(), User: access.GatewayInbox, Log: log})
 	if err != nil {
 		t.Fatal(err)
@@ -305,6 +310,57 @@ func TestOthersBatches(t *testing.T) {
 		read(b.ask(alice, http.MethodGet, "/v1/batches/"+batch, ""))
 		return made.Status == "completed"
 	})
+}
+
+// A batch of one user that keeps every slot busy does not keep back another user's single question.
+func TestSingleQuestionBesideBatch(t *testing.T) {
+	t.Parallel()
+	b := openBound(t)
+	alice, bob := b.add(gateway.Token{Name: "alice", User: "alice"}), b.add(gateway.Token{Name: "bob", User: "bob"})
+	b.await("the file is read again", func() bool { status, _, _ := b.ask(bob, http.MethodGet, "/v1/models", ""); return status == http.StatusOK })
+	var lines strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&lines, `{"custom_id": "%d", "method": "POST", "url": "/v1/completions", "body": {"model": "%s", "prompt": "hold"}}`+"\n", i, tellerModel)
+	}
+	var made struct {
+		ID, Status string
+		Counts     struct{ Failed int } `json:"request_counts"`
+	}
+	read := func(status int, said string, _ http.Header) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(said), &made); err != nil || status != http.StatusOK {
+			t.Fatalf("status %d, %s, %v", status, said, err)
+		}
+	}
+	read(b.ask(alice, http.MethodPost, "/v1/files", lines.String()))
+	read(b.ask(alice, http.MethodPost, "/v1/batches", `{"input_file_id": "`+made.ID+`", "endpoint": "/v1/completions", "completion_window": "24h"}`))
+	batch := "/v1/batches/" + made.ID
+	b.await("every slot is busy", func() bool {
+		workers, err := b.system.Workers(t.Context())
+		return err == nil && len(workers) == 1 && workers[0].Busy == 2
+	})
+	asked := make(chan string)
+	go func() {
+		status, said, _ := b.generate(bob, tellerModel, "one two three")
+		asked <- fmt.Sprint(status, said)
+	}()
+	b.await("bob's question waits", func() bool {
+		o, err := b.queue.Inspect(t.Context())
+		return err == nil && slices.ContainsFunc(o.Models, func(m queue.ModelStatus) bool { return m.Model == tellerModel && m.Classes[0].Prefill.Waiting+m.Classes[0].Prefill.InFlight > 0 })
+	})
+	b.model.enough <- struct{}{} // one line ends, of 300
+	if said := <-asked; !strings.Contains(said, `200{`) || !strings.Contains(said, `"one two three"`) {
+		t.Errorf("bob's question: %s", said)
+	}
+	read(b.ask(alice, http.MethodGet, batch, ""))
+	if made.Status != "in_progress" {
+		t.Errorf("the batch is %s", made.Status)
+	}
+	read(b.ask(alice, http.MethodPost, batch+"/cancel", ""))
+	b.await("the batch is cancelled", func() bool { read(b.ask(alice, http.MethodGet, batch, "")); return made.Status == "cancelled" })
+	if made.Counts.Failed != 299 {
+		t.Errorf("%d lines were cancelled, want 299", made.Counts.Failed)
+	}
 }
 
 // Over TLS it answers who trusts its certificate; without tokens and TLS it does not listen where other machines are.
