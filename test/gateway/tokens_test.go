@@ -317,7 +317,10 @@ func TestSingleQuestionBesideBatch(t *testing.T) {
 	t.Parallel()
 	b := openBound(t)
 	alice, bob := b.add(gateway.Token{Name: "alice", User: "alice"}), b.add(gateway.Token{Name: "bob", User: "bob"})
-	b.await("the file is read again", func() bool { status, _, _ := b.ask(bob, http.MethodGet, "/v1/models", ""); return status == http.StatusOK })
+	b.await("the file is read again", func() bool {
+		status, _, _ := b.ask(bob, http.MethodGet, "/v1/models", "")
+		return status == http.StatusOK
+	})
 	var lines strings.Builder
 	for i := range 300 {
 		fmt.Fprintf(&lines, `{"custom_id": "%d", "method": "POST", "url": "/v1/completions", "body": {"model": "%s", "prompt": "hold"}}`+"\n", i, tellerModel)
@@ -346,7 +349,9 @@ func TestSingleQuestionBesideBatch(t *testing.T) {
 	}()
 	b.await("bob's question waits", func() bool {
 		o, err := b.queue.Inspect(t.Context())
-		return err == nil && slices.ContainsFunc(o.Models, func(m queue.ModelStatus) bool { return m.Model == tellerModel && m.Classes[0].Prefill.Waiting+m.Classes[0].Prefill.InFlight > 0 })
+		return err == nil && slices.ContainsFunc(o.Models, func(m queue.ModelStatus) bool {
+			return m.Model == tellerModel && m.Classes[0].Prefill.Waiting+m.Classes[0].Prefill.InFlight > 0
+		})
 	})
 	b.model.enough <- struct{}{} // one line ends, of 300
 	if said := <-asked; !strings.Contains(said, `200{`) || !strings.Contains(said, `"one two three"`) {
