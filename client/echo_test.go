@@ -75,7 +75,7 @@ func (e *echo) say(ctx context.Context, t *protocol.Task) (protocol.Outcome, err
 				return protocol.Outcome{}, context.Cause(ctx)
 			}
 		}
-		t.Emit(word, "")
+		t.Emit(jobs.Chunk{Text: word})
 	}
 	r.Text, r.FinishReason, r.Method, r.Usage.GeneratedTokens = t.Job.Prompt, "stop", jobs.MethodLocal, len(words)
 	return protocol.Outcome{Result: r}, nil

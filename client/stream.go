@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -15,8 +16,9 @@ type Piece struct {
 	// Restart says that the job begins again, on another machine for example: all text before is void, and that of this piece comes first.
 	Restart bool
 
-	Text     string // to append to the text
-	Thinking string // to append to the reasoning of a model that thinks
+	Text      string          // to append to the text
+	Thinking  string          // to append to the reasoning of a model that thinks
+	ToolCalls []jobs.ToolCall // to append to the functions that the model wants called
 
 	Chunk  *jobs.Chunk  // the piece as it came, nil of one that is made of the result
 	Result *jobs.Result // of the last piece: how the job ended
@@ -70,6 +72,7 @@ type assembly struct {
 	torn     bool
 	text     strings.Builder // since the last restart
 	thinking strings.Builder
+	calls    []jobs.ToolCall
 }
 
 // add returns what is new of a chunk. After one that was lost nothing is, until the result fills the gap.
@@ -79,14 +82,15 @@ func (a *assembly) add(c *jobs.Chunk) Piece {
 	case c.Attempt < a.attempt:
 		return p // of a worker that does not know yet that the job is another's
 	case c.Attempt > a.attempt:
-		p.Restart = a.text.Len()+a.thinking.Len() > 0
+		p.Restart = a.text.Len()+a.thinking.Len()+len(a.calls) > 0
 		*a = assembly{attempt: c.Attempt}
 	}
 	if a.torn = a.torn || c.Seq != a.next; !a.torn {
 		a.next++
-		p.Text, p.Thinking = c.Text, c.Thinking
+		p.Text, p.Thinking, p.ToolCalls = c.Text, c.Thinking, c.ToolCalls
 		a.text.WriteString(c.Text)
 		a.thinking.WriteString(c.Thinking)
+		a.calls = append(a.calls, c.ToolCalls...)
 	}
 	return p
 }
@@ -99,8 +103,11 @@ func (a *assembly) finish(r *jobs.Result) Piece {
 	}
 	text, whole := strings.CutPrefix(r.Text, a.text.String())
 	thinking, also := strings.CutPrefix(r.Thinking, a.thinking.String())
-	if p.Text, p.Thinking = text, thinking; !whole || !also { // the result is of another attempt, of which nothing came
-		p.Restart, p.Text, p.Thinking = true, r.Text, r.Thinking
+	n := len(a.calls)
+	if whole && also && n <= len(r.ToolCalls) && (n == 0 || reflect.DeepEqual(a.calls, r.ToolCalls[:n])) {
+		p.Text, p.Thinking, p.ToolCalls = text, thinking, r.ToolCalls[n:]
+		return p
 	}
+	p.Restart, p.Text, p.Thinking, p.ToolCalls = true, r.Text, r.Thinking, r.ToolCalls // of another attempt, of which nothing came
 	return p
 }

@@ -115,7 +115,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		{"id in upper case", map[string]any{"id": strings.ToUpper(testID)}, "want a UUID in lower case"},
 		{"version as an escape", map[string]any{"v": "\u009b31m\u202e"}, "v is \"\ufffd31m\ufffd\""},
 		{"a field in another case", map[string]any{"PROMPT": "x"}, `PROMPT is unknown; did you mean "prompt"?`},
-		{"role", map[string]any{"prompt": "", "messages": []map[string]string{{"role": strings.Repeat("\x1b", mebibyte/2), "content": "x"}}}, `messages.role is "\x1b`},
+		{"role", map[string]any{"prompt": "", "messages": []map[string]string{{"role": strings.Repeat("\x1b", mebibyte/2), "content": "x"}}}, `messages[0].role is "\x1b`},
 		{"role as number", map[string]any{"prompt": "", "messages": raw(`[{"role":1}]`)}, "messages.role is a JSON number"},
 		{"label's name", map[string]any{"labels": map[string]string{strings.Repeat("\x1b", mebibyte/2): ""}}, `labels."\x1b`},
 		{"a prompt of 4 MiB and a byte", map[string]any{"prompt": strings.Repeat("p", MaxBody+1)}, "the prompt is 4194305 bytes long; 4194304 are allowed"},

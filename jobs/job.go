@@ -3,6 +3,7 @@ package jobs
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +49,8 @@ type Job struct {
 	System       string            `json:"system,omitempty"`        // system prompt; not together with messages
 	Prompt       string            `json:"prompt,omitempty"`        // the prompt; either this or messages
 	Messages     []Message         `json:"messages,omitempty"`      // a chat; either this or prompt
+	Tools        []json.RawMessage `json:"tools,omitempty"`         // functions that the model may call, each {"type": "function", "function": {"name", "description", "parameters"}}
+	ToolChoice   ToolChoice        `json:"tool_choice,omitempty"`   // whether it may, must or must not; left out means that it may
 	Format       json.RawMessage   `json:"format,omitempty"`        // "json" or a JSON schema that the text must satisfy
 	Think        Think             `json:"think,omitempty"`         // reasoning, for models that can; left out leaves it to the model
 	Options      Options           `json:"options,omitzero"`        // sampling options
@@ -103,10 +106,48 @@ const LabelKind = "kind"
 
 // Message is one turn of a chat.
 type Message struct {
-	Role    Role   `json:"role"`    // who speaks
-	Content string `json:"content"` // what is said
+	Role       Role       `json:"role"`                   // who speaks
+	Content    string     `json:"content"`                // what is said; of a tool, what came of its call
+	Thinking   string     `json:"thinking,omitempty"`     // of an assistant: the reasoning before it
+	Images     []string   `json:"images,omitempty"`       // files in base64, for models that see
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant: what it called
+	ToolName   string     `json:"tool_name,omitempty"`    // of a tool: its name
+	ToolCallID string     `json:"tool_call_id,omitempty"` // of a tool: which call is answered
 
 	Extra Extra `json:"-"`
+}
+
+// ToolChoice says whether a model may call tools.
+type ToolChoice string
+
+// The values of [ToolChoice].
+const (
+	ToolsAuto     ToolChoice = "auto"     // it may
+	ToolsNone     ToolChoice = "none"     // it must not
+	ToolsRequired ToolChoice = "required" // it must; not every engine can have it so
+)
+
+// ToolCall is a call of a function by the model.
+type ToolCall struct {
+	ID        string          `json:"id,omitempty"` // by which the answer to it names it
+	Name      string          `json:"name"`         // of the function
+	Arguments json.RawMessage `json:"arguments"`    // an object
+
+	Extra Extra `json:"-"`
+}
+
+// toolCallID is the id of a job's call: the same whichever machine does the job.
+func toolCallID(job string, i int) string {
+	return fmt.Sprintf("call_%s_%d", job[max(0, len(job)-12):], i)
+}
+
+// WithIDs gives calls of a job their ids, of which the first is its i-th, from 0.
+func WithIDs(job string, i int, calls []ToolCall) []ToolCall {
+	calls = slices.Clone(calls)
+	for n := range calls {
+		calls[n].ID = toolCallID(job, i+n)
+	}
+	return calls
 }
 
 // Role is who speaks in a [Message].
@@ -117,6 +158,7 @@ const (
 	RoleSystem    Role = "system"    // the instructions
 	RoleUser      Role = "user"      // the request
 	RoleAssistant Role = "assistant" // an answer of the model
+	RoleTool      Role = "tool"      // what came of a call of a function
 )
 
 // Think asks a reasoning model to think, not to, or how hard.
@@ -156,8 +198,20 @@ func (o Options) IsZero() bool {
 // TextBytes is the length of all text of a job, from which tokens are estimated.
 func (j *Job) TextBytes() int {
 	n := len(j.System) + len(j.Prompt)
+	for _, tool := range j.Tools {
+		n += len(tool)
+	}
 	for _, m := range j.Messages {
-		n += len(m.Content)
+		n += m.TextBytes()
+	}
+	return n
+}
+
+// TextBytes is the length of all text of a message.
+func (m *Message) TextBytes() int {
+	n := len(m.Content) + len(m.Thinking)
+	for _, call := range m.ToolCalls {
+		n += len(call.Name) + len(call.Arguments)
 	}
 	return n
 }

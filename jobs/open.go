@@ -149,6 +149,7 @@ func jsonName(f reflect.StructField) string {
 type (
 	plainJob            Job
 	plainMessage        Message
+	plainToolCall       ToolCall
 	plainOptions        Options
 	plainFollowing      Following
 	plainHandover       Handover
@@ -176,6 +177,14 @@ func (j *Job) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, j) }
 
 // MarshalJSON writes the fields of Extra too.
 func (j Job) MarshalJSON() ([]byte, error) { return marshalOpen(plainJob(j), j.Extra) }
+
+func (c *ToolCall) extra() *Extra { return &c.Extra }
+
+// UnmarshalJSON keeps unknown fields in Extra.
+func (c *ToolCall) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, c) }
+
+// MarshalJSON writes the fields of Extra too.
+func (c ToolCall) MarshalJSON() ([]byte, error) { return marshalOpen(plainToolCall(c), c.Extra) }
 
 func (m *Message) extra() *Extra { return &m.Extra }
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -23,6 +25,7 @@ const (
 	MaxLabel    = 256       // bytes of a label's name or value
 	MaxStops    = 16        // stop words
 	MaxMessages = 4096      // turns of a chat
+	MaxTools    = 256       // functions that a model may call, and calls in a message
 	MaxTokens   = 1 << 24   // of anything counted in tokens
 	MaxURL      = 2 << 10   // bytes of a KV state's address
 	MaxToken    = 256       // bytes of a KV state's token
@@ -76,6 +79,9 @@ func (j *Job) validate() error {
 	if err := checkFormat(j.Format); err != nil {
 		return err
 	}
+	if err := j.checkTools(); err != nil {
+		return err
+	}
 	if err := j.Options.validate(); err != nil {
 		return err
 	}
@@ -85,12 +91,16 @@ func (j *Job) validate() error {
 func (j *Job) checkText() error {
 	size := len(j.System) + len(j.Prompt)
 	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt)
-	for _, m := range j.Messages {
-		if m.Role != RoleSystem && m.Role != RoleUser && m.Role != RoleAssistant {
-			return Errorf(CodeInvalid, "messages.role is %.60q; want system, user or assistant", m.Role)
+	for i := range j.Messages {
+		m := &j.Messages[i]
+		if err := m.validate(); err != nil {
+			return Errorf(CodeInvalid, "messages[%d].%w", i, err)
 		}
-		size += len(m.Content)
-		valid = valid && utf8.ValidString(m.Content)
+		size += m.TextBytes()
+		for _, image := range m.Images {
+			size += len(image)
+		}
+		valid = valid && utf8.ValidString(m.Content) && utf8.ValidString(m.Thinking)
 	}
 	switch {
 	case !valid:
@@ -105,7 +115,7 @@ func (j *Job) checkText() error {
 		return Errorf(CodeInvalid, "messages has %d turns; %d are allowed", len(j.Messages), MaxMessages)
 	case len(j.Messages) == 0 && strings.TrimSpace(j.Prompt) == "":
 		return Errorf(CodeInvalid, "prompt is empty; give a prompt or messages")
-	case len(j.Messages) > 0 && strings.TrimSpace(j.Messages[len(j.Messages)-1].Content) == "":
+	case len(j.Messages) > 0 && j.Messages[len(j.Messages)-1].empty():
 		return Errorf(CodeInvalid, "the last message is empty")
 	case j.Following.Jobs < 0 || j.Following.Jobs > MaxFollowing:
 		return Errorf(CodeInvalid, "following.jobs is %d; want 0 to %d jobs that are published after this one", j.Following.Jobs, MaxFollowing)
@@ -117,6 +127,94 @@ func (j *Job) checkText() error {
 		return Errorf(CodeInvalid, "shared_prefix is %d; it must lie within the prompt (bytes) or the messages (number)", j.SharedPrefix)
 	case len(j.Messages) == 0 && j.SharedPrefix < len(j.Prompt) && !utf8.RuneStart(j.Prompt[j.SharedPrefix]):
 		return Errorf(CodeInvalid, "shared_prefix is %d, which is within a character of the prompt", j.SharedPrefix)
+	}
+	return nil
+}
+
+// validate says what is wrong with a message, beginning with the name of the field.
+func (m *Message) validate() error {
+	switch {
+	case m.Role != RoleSystem && m.Role != RoleUser && m.Role != RoleAssistant && m.Role != RoleTool:
+		return Errorf(CodeInvalid, "role is %.60q; want system, user, assistant or tool", m.Role)
+	case len(m.ToolCalls) > MaxTools:
+		return Errorf(CodeInvalid, "tool_calls has %d; %d are allowed", len(m.ToolCalls), MaxTools)
+	case len(m.ToolCalls) > 0 && m.Role != RoleAssistant:
+		return Errorf(CodeInvalid, "tool_calls is there in a message of role %s; only an assistant calls", m.Role)
+	case (m.ToolName != "" || m.ToolCallID != "") && m.Role != RoleTool:
+		return Errorf(CodeInvalid, "tool_name or tool_call_id is there in a message of role %s; want role tool", m.Role)
+	}
+	if err := cmp.Or(checkName("tool_name", m.ToolName), checkName("tool_call_id", m.ToolCallID)); err != nil {
+		return err
+	}
+	for i, image := range m.Images {
+		if _, err := base64.StdEncoding.DecodeString(image); err != nil || image == "" {
+			return Errorf(CodeInvalid, "images[%d] is not the base64 of a file", i)
+		}
+	}
+	for i, call := range m.ToolCalls {
+		if err := call.Validate(); err != nil {
+			return Errorf(CodeInvalid, "tool_calls[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
+// empty reports whether a message asks nothing; what came of a call may be nothing.
+func (m *Message) empty() bool {
+	return strings.TrimSpace(m.Content) == "" && len(m.Images) == 0 && m.Role != RoleTool
+}
+
+// Validate reports the first field of the call that is wrong, as an error of code [CodeInvalid].
+func (c *ToolCall) Validate() error {
+	if c.Name == "" {
+		return Errorf(CodeInvalid, "name is empty; want the function's")
+	}
+	if err := cmp.Or(checkName("name", c.Name), checkName("id", c.ID)); err != nil {
+		return err
+	}
+	return checkObject("arguments", c.Arguments)
+}
+
+func (j *Job) checkTools() error {
+	switch {
+	case j.ToolChoice != "" && j.ToolChoice != ToolsAuto && j.ToolChoice != ToolsNone && j.ToolChoice != ToolsRequired:
+		return Errorf(CodeInvalid, "tool_choice is %.60q; want auto, none or required", j.ToolChoice)
+	case j.ToolChoice == ToolsRequired && len(j.Tools) == 0:
+		return Errorf(CodeInvalid, "tool_choice is required, and there are no tools")
+	case len(j.Tools) > MaxTools:
+		return Errorf(CodeInvalid, "tools has %d; %d are allowed", len(j.Tools), MaxTools)
+	}
+	for i, tool := range j.Tools {
+		field := fmt.Sprintf("tools[%d]", i)
+		if err := checkObject(field, tool); err != nil {
+			return err
+		}
+		var t struct {
+			Type     string `json:"type"`
+			Function struct {
+				Name string `json:"name"`
+			} `json:"function"`
+		}
+		if err := json.Unmarshal(tool, &t); err != nil || t.Type != "function" || t.Function.Name == "" {
+			return Errorf(CodeInvalid, `%s is none; want {"type": "function", "function": {"name": …, "parameters": …}}`, field)
+		}
+		if err := checkName(field+".function.name", t.Function.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkObject checks a JSON object that is passed on as it is.
+func checkObject(field string, data json.RawMessage) error {
+	switch data = bytes.TrimSpace(data); {
+	case len(data) == 0 || data[0] != '{':
+		return Errorf(CodeInvalid, "%s is no JSON object", field)
+	case len(data) > MaxFormat:
+		return Errorf(CodeInvalid, "%s is %d bytes long; %d are allowed", field, len(data), MaxFormat)
+	}
+	if _, err := scan(data, maxDepth-jobRoom-4); err != nil {
+		return Errorf(CodeInvalid, "%s: %w", field, err)
 	}
 	return nil
 }
@@ -284,6 +382,19 @@ func (c *Chunk) validate() error {
 	return CheckID("job_id", c.JobID)
 }
 
+// Parts are all that a message says to the model, so that equal parts are equal messages; a plain one has two.
+func (m *Message) Parts() []string {
+	list := []string{string(m.Role), m.Content}
+	if m.Thinking+m.ToolName+m.ToolCallID == "" && len(m.Images)+len(m.ToolCalls) == 0 {
+		return list
+	}
+	list = append(append(list, m.Thinking, m.ToolName, m.ToolCallID), m.Images...)
+	for _, call := range m.ToolCalls {
+		list = append(list, call.ID, call.Name, string(call.Arguments))
+	}
+	return list
+}
+
 // PromptSHA256 is the hash, in hex, of all text that goes to the model, each part preceded by its length.
 func (j *Job) PromptSHA256() string {
 	h := sha256.New()
@@ -293,9 +404,13 @@ func (j *Job) PromptSHA256() string {
 	}
 	add(j.System)
 	add(j.Prompt)
+	for _, tool := range j.Tools {
+		add(string(tool))
+	}
 	for _, m := range j.Messages {
-		add(string(m.Role))
-		add(m.Content)
+		for _, part := range m.Parts() {
+			add(part)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -9,6 +9,18 @@ import (
 	"time"
 )
 
+// tool is the definition of a function.
+const tool = `{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}`
+
+// talk is one in which the model called a function, and was told what came of it.
+func talk() []Message {
+	return []Message{
+		{Role: RoleUser, Content: "What is two and three?"},
+		{Role: RoleAssistant, Thinking: "I add.", ToolCalls: []ToolCall{{ID: "c1", Name: "add", Arguments: json.RawMessage(`{"a": 2, "b": 3}`)}}},
+		{Role: RoleTool, Content: "5", ToolName: "add", ToolCallID: "c1"},
+	}
+}
+
 func TestValidateJob(t *testing.T) {
 	long := strings.Repeat("x", MaxName+1)
 	chat := func(j *Job, turns ...Message) { j.Prompt, j.Messages = "", turns }
@@ -43,7 +55,27 @@ func TestValidateJob(t *testing.T) {
 		{"prompt and messages", func(j *Job) { j.Messages = []Message{{Role: RoleUser, Content: "a"}} }, "both set"},
 		{"system and messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "a"}); j.System = "s" }, "make system the first message"},
 		{"chat", func(j *Job) { chat(j, Message{Role: RoleSystem, Content: "a"}, Message{Role: RoleUser, Content: "b"}) }, ""},
-		{"role", func(j *Job) { chat(j, Message{Role: "tool", Content: "a"}) }, "want system, user or assistant"},
+		{"role", func(j *Job) { chat(j, Message{Role: "critic", Content: "x"}) }, `messages[0].role is "critic"; want system, user, assistant or tool`},
+		{"tools", func(j *Job) { j.Tools = []json.RawMessage{[]byte(tool)} }, ""},
+		{"a tool without a name", func(j *Job) {
+			j.Tools = []json.RawMessage{[]byte(tool), []byte(`{"type": "function", "function": {}}`)}
+		}, "tools[1] is none"},
+		{"a tool that is a text", func(j *Job) { j.Tools = []json.RawMessage{[]byte(`"add"`)} }, "tools[0] is no JSON object"},
+		{"a tool with a key twice", func(j *Job) { j.Tools = []json.RawMessage{[]byte(`{"type": "function", "type": "function"}`)} }, "tools[0]: JSON at byte"},
+		{"a deep tool", func(j *Job) {
+			j.Tools = []json.RawMessage{[]byte(`{"x":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`)}
+		}, "tools[0]: JSON at byte"},
+		{"tool_choice", func(j *Job) { j.ToolChoice = "add" }, `tool_choice is "add"; want auto, none or required`},
+		{"a call of nothing", func(j *Job) { j.ToolChoice = ToolsRequired }, "tool_choice is required, and there are no tools"},
+		{"a whole talk", func(j *Job) { chat(j, talk()...) }, ""},
+		{"a user calls", func(j *Job) { chat(j, talk()...); j.Messages[1].Role = RoleUser }, "messages[1].tool_calls is there in a message of role user"},
+		{"a call without arguments", func(j *Job) { chat(j, talk()...); j.Messages[1].ToolCalls[0].Arguments = nil }, "messages[1].tool_calls[0].arguments is no JSON object"},
+		{"an answer of a user", func(j *Job) { chat(j, talk()...); j.Messages[2].Role = RoleUser }, "messages[2].tool_name or tool_call_id"},
+		{"an image", func(j *Job) { chat(j, Message{Role: RoleUser, Images: []string{"iVBORw0KGgo="}}) }, ""},
+		{"an image that is none", func(j *Job) { chat(j, Message{Role: RoleUser, Images: []string{"file:///etc/passwd"}}) }, "messages[0].images[0] is not the base64 of a file"},
+		{"many images", func(j *Job) {
+			chat(j, Message{Role: RoleUser, Images: slices.Repeat([]string{strings.Repeat("AAAA", MaxBody/16)}, 5)})
+		}, "the prompt is"},
 		{"long role", func(j *Job) { chat(j, Message{Role: Role(strings.Repeat("x", 10_000)), Content: "a"}) }, `role is "` + strings.Repeat("x", 60) + `"; want`},
 		{"empty last message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: " "}) }, "the last message is empty"},
 		{"invalid message", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "\xff"}) }, "not valid UTF-8"},

@@ -300,7 +300,7 @@ func (w *Worker) presence() queue.Presence {
 		Worker: w.id, Machine: w.flags.Machine, Role: w.role, Model: w.flags.Model,
 		Engine: h.Description.Engine, EngineVersion: h.Description.Version, ModelDigest: h.Description.ModelDigest,
 		State: state, Problem: h.Problem, Slots: w.slots.Size(), Busy: w.slots.Busy(),
-		ContextTokens: h.Description.ContextTokens, Handover: h.Description.Handover, HTTP: w.addr,
+		ContextTokens: h.Description.ContextTokens, Capabilities: h.Description.Capabilities, Handover: h.Description.Handover, HTTP: w.addr,
 		Version: Version(), Started: w.started.UTC(), NoState: w.noState(h.Description),
 		Strict: w.flags.HandoverStrict, Rates: w.rates.With(h.Description.KVTransfer), Running: w.stage.Running(), Rows: w.stage.Rows(),
 	}

@@ -40,15 +40,17 @@ type Engine interface {
 	Close() error
 }
 
-// Emit takes each piece of text as it is generated: text or thinking, not both. An error ends the
-// generation and is returned by it.
-type Emit func(text, thinking string) error
+// Emit takes each piece of the answer as it is generated: text, thinking or calls, one of them, and no other field. An
+// error ends the generation and is returned by it.
+type Emit func(piece jobs.Chunk) error
 
 // Request is what the engine needs of a job.
 type Request struct {
 	System       string
 	Prompt       string
 	Messages     []jobs.Message
+	Tools        []json.RawMessage
+	ToolChoice   jobs.ToolChoice
 	Format       json.RawMessage
 	Think        jobs.Think
 	Options      jobs.Options
@@ -65,24 +67,33 @@ type Request struct {
 // RequestOf returns the request of a job.
 func RequestOf(j *jobs.Job) Request {
 	return Request{
-		System: j.System, Prompt: j.Prompt, Messages: j.Messages, Format: j.Format, Think: j.Think,
+		System: j.System, Prompt: j.Prompt, Messages: j.Messages, Tools: j.Tools, ToolChoice: j.ToolChoice, Format: j.Format, Think: j.Think,
 		Options: j.Options, SharedPrefix: j.SharedPrefix, Progress: func() {},
 	}
 }
 
 // Description is what an engine says of itself.
 type Description struct {
-	Engine        string // "ollama", "llamacpp" or "openai"
-	Version       string // of the engine's build
-	Model         string // canonical name
-	ModelDigest   string // sha256 of the model's file or the engine's own id for it
-	Loaded        bool   // the model is in memory, and its digest known where that must be computed
-	Slots         int    // requests it can compute at once, as far as it says; 0 if it does not
-	ContextTokens int    // tokens of context a request may use
+	Engine        string   // "ollama", "llamacpp" or "openai"
+	Version       string   // of the engine's build
+	Model         string   // canonical name
+	ModelDigest   string   // sha256 of the model's file or the engine's own id for it
+	Loaded        bool     // the model is in memory, and its digest known where that must be computed
+	Slots         int      // requests it can compute at once, as far as it says; 0 if it does not
+	ContextTokens int      // tokens of context a request may use
+	Capabilities  []string // of the model in this engine: those of the constants that it has; nil if the engine does not say
 	Handover      []jobs.Kind
 	KVTransfer    *KVTransfer // nil if it cannot move KV states
 	NoKVTransfer  string      // why not, with the remedy
 }
+
+// What a model may be able to do, as Ollama calls it.
+const (
+	CanComplete = "completion" // generate text
+	CanTools    = "tools"      // call functions
+	CanSee      = "vision"     // take images
+	CanThink    = "thinking"   // reason before it answers
+)
 
 // KVTransfer is what an engine says of the KV states that it writes and reads.
 type KVTransfer struct {
@@ -135,6 +146,7 @@ type Prefilled struct {
 type Completion struct {
 	Text            string
 	Thinking        string
+	ToolCalls       []jobs.ToolCall
 	FinishReason    string // "stop" or "length"
 	PromptTokens    int
 	CachedTokens    int           // of the prompt, found in this engine's cache

@@ -192,4 +192,4 @@ func (m *measurement) request(size int) Request {
 const measuredText = "The analysis reads a table of prices, leaves out the rows in which a value is missing, and compares the mean of each group with the median. " +
 	"df <- read.csv(\"prices.csv\"); df <- df[!is.na(df$price), ]; m <- aggregate(price ~ region, data = df, FUN = mean); print(summary(m)) "
 
-func ignore(string, string) error { return nil }
+func ignore(jobs.Chunk) error { return nil }

@@ -44,9 +44,13 @@ func PrefixKey(req Request) string {
 	if len(req.Messages) == 0 {
 		write(req.Prompt[:min(req.SharedPrefix, len(req.Prompt))])
 	}
+	for _, tool := range req.Tools { // which templates put before all messages
+		write(string(tool))
+	}
 	for _, m := range req.Messages[:min(req.SharedPrefix, len(req.Messages))] {
-		write(string(m.Role))
-		write(m.Content)
+		for _, part := range m.Parts() {
+			write(part)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
@@ -110,10 +114,13 @@ func (p *Prefixes) Computed(req Request, promptTokens, found int) {
 // PrefixTokens estimates how many of a prompt's tokens are of the prefix that it shares, by their shares of the text.
 func PrefixTokens(req Request, promptTokens int) int {
 	all, prefix := len(req.System)+len(req.Prompt), len(req.System)+min(req.SharedPrefix, len(req.Prompt))
+	for _, tool := range req.Tools {
+		all, prefix = all+len(tool), prefix+len(tool)
+	}
 	for i, m := range req.Messages {
-		all += len(m.Content)
+		all += m.TextBytes()
 		if i < req.SharedPrefix {
-			prefix += len(m.Content)
+			prefix += m.TextBytes()
 		}
 	}
 	if all == 0 {

@@ -35,8 +35,11 @@ func Quote(message string, req Request) string {
 // repeats reports whether any window of said occurs in the text of the request.
 func repeats(said []rune, req Request) bool {
 	texts := []string{req.System, req.Prompt}
+	for _, tool := range req.Tools {
+		texts = append(texts, string(tool))
+	}
 	for _, m := range req.Messages {
-		texts = append(texts, m.Content)
+		texts = append(texts, m.Parts()...)
 	}
 	for _, text := range texts {
 		own := string(letters(text))

@@ -332,6 +332,7 @@ func (g *gateway) models(r *http.Request) ([]model, error) {
 		for _, w := range workers {
 			if w.Model == name && w.Live() {
 				m.live = true
+				m.capabilities = inBoth(m.capabilities, w.Capabilities)
 				m.digest = cmp.Or(m.digest, strings.TrimPrefix(w.ModelDigest, "sha256:"))
 				if m.context == 0 || w.ContextTokens > 0 && w.ContextTokens < m.context {
 					m.context = w.ContextTokens
@@ -349,6 +350,16 @@ type model struct {
 	digest  string // of its file, "" if no live worker says it
 	context int    // smallest of its workers, in tokens; 0 if not known
 	live    bool   // a worker serves it now
+
+	capabilities []string // that all its live workers have; nil if none says
+}
+
+// inBoth are the capabilities of two workers; one that does not say has any.
+func inBoth(a, b []string) []string {
+	if a == nil || b == nil {
+		return append(a, b...)
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(c string) bool { return !slices.Contains(b, c) })
 }
 
 // find looks for a model by any of its names.

@@ -155,7 +155,7 @@ func (r *batchRun) check(ctx context.Context, file *os.File) (plan batchPlan, wr
 	if err != nil {
 		return plan, nil, err
 	}
-	var first []jobs.Message
+	var first *jobs.Job
 	say := func(line int, err error) {
 		if len(wrong) == maxErrors {
 			return
@@ -184,10 +184,10 @@ func (r *batchRun) check(ctx context.Context, file *os.File) (plan batchPlan, wr
 		names[in.CustomID] = true
 		messages := c.job.Messages
 		if n == 0 {
-			first, plan.shared = messages, len(messages)-1
+			first, plan.shared = c.job, len(messages)-1
 		}
 		same := 0
-		for same < min(plan.shared, len(messages)-1) && reflect.DeepEqual(messages[same], first[same]) {
+		for same < min(plan.shared, len(messages)-1) && reflect.DeepEqual(messages[same], first.Messages[same]) && reflect.DeepEqual(c.job.Tools, first.Tools) {
 			same++
 		}
 		plan.shared = same

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
@@ -68,8 +69,13 @@ func (m model) details() ollamaDetails {
 // noDigest stands where no worker says which file its model is: clients show the first twelve letters.
 var noDigest = strings.Repeat("0", 64)
 
-// capabilities are those of each model.
-var capabilities = []string{"completion"}
+// abilities are the capabilities of a model; one of which nobody says any generates text.
+func (m model) abilities() []string {
+	if m.capabilities == nil {
+		return []string{engine.CanComplete}
+	}
+	return m.capabilities
+}
 
 func (g *gateway) ollamaModels(r *http.Request, live bool) (map[string][]ollamaModel, error) {
 	list, err := g.models(r)
@@ -86,7 +92,7 @@ func (g *gateway) ollamaModels(r *http.Request, live bool) (map[string][]ollamaM
 			never := g.now().Add(24 * time.Hour).UTC()
 			one.ExpiresAt, one.SizeVRAM, one.Context = &never, new(int64(0)), m.context
 		} else {
-			one.ModifiedAt, one.Capabilities = new(time.Time{}), capabilities
+			one.ModifiedAt, one.Capabilities = new(time.Time{}), m.abilities()
 		}
 		out = append(out, one)
 	}
@@ -133,7 +139,7 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 		info["tandem.context_length"] = m.context
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{
-		"modelfile": "", "parameters": "", "template": "", "details": m.details(), "model_info": info, "capabilities": capabilities, "modified_at": time.Time{},
+		"modelfile": "", "parameters": "", "template": "", "details": m.details(), "model_info": info, "capabilities": m.abilities(), "modified_at": time.Time{},
 	})
 }
 
@@ -165,12 +171,41 @@ type chatRequest struct {
 }
 
 type ollamaMessage struct {
-	Role      string            `json:"role"`
-	Content   string            `json:"content"`
-	Thinking  string            `json:"thinking,omitempty"`
-	Images    []string          `json:"images,omitempty"`
-	ToolCalls []json.RawMessage `json:"tool_calls,omitempty"`
-	ToolName  string            `json:"tool_name,omitempty"`
+	Role       jobs.Role    `json:"role"`
+	Content    string       `json:"content"`
+	Thinking   string       `json:"thinking,omitempty"`
+	Images     []string     `json:"images,omitempty"`
+	ToolCalls  []ollamaCall `json:"tool_calls,omitempty"`
+	ToolName   string       `json:"tool_name,omitempty"`
+	ToolCallID string       `json:"tool_call_id,omitempty"`
+}
+
+// ollamaCall is how Ollama writes a call of a function.
+type ollamaCall struct {
+	ID       string `json:"id,omitempty"`
+	Function struct {
+		Index     int             `json:"index"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"function"`
+}
+
+func (m *ollamaMessage) message() jobs.Message {
+	out := jobs.Message{Role: m.Role, Content: m.Content, Thinking: m.Thinking, Images: m.Images, ToolName: m.ToolName, ToolCallID: m.ToolCallID}
+	for _, call := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, jobs.ToolCall{ID: call.ID, Name: call.Function.Name, Arguments: call.Function.Arguments})
+	}
+	return out
+}
+
+// ollamaCalls writes calls, of which the first is the answer's next.
+func ollamaCalls(next int, calls []jobs.ToolCall) (list []ollamaCall) {
+	for i, c := range calls {
+		call := ollamaCall{ID: c.ID}
+		call.Function.Index, call.Function.Name, call.Function.Arguments = next+i, c.Name, c.Arguments
+		list = append(list, call)
+	}
+	return list
 }
 
 // notHere refuses a field that no job can have.
@@ -217,7 +252,7 @@ func (g *gateway) generate(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	for field, there := range map[string]bool{"suffix": in.Suffix != "", "template": in.Template != "", "raw": in.Raw, "context": len(in.Context) > 0, "images": len(in.Images) > 0} {
+	for field, there := range map[string]bool{"suffix": in.Suffix != "", "template": in.Template != "", "raw": in.Raw, "context": len(in.Context) > 0} {
 		if there {
 			return notHere(field)
 		}
@@ -226,12 +261,19 @@ func (g *gateway) generate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if j.System, j.Prompt = in.System, in.Prompt; j.Prompt == "" {
+	if j.System, j.Prompt = in.System, in.Prompt; j.Prompt == "" && len(in.Images) == 0 {
 		return g.loaded(w, r, &in.ollamaRequest, map[string]any{"response": ""})
 	}
-	return g.answerOllama(w, r, j, in.Stream == nil || *in.Stream, func(out map[string]any, text, thinking string) {
-		if out["response"] = text; thinking != "" {
-			out["thinking"] = thinking
+	if len(in.Images) > 0 { // which only messages have
+		if in.System != "" {
+			j.Messages = []jobs.Message{{Role: jobs.RoleSystem, Content: in.System}}
+		}
+		j.Messages = append(j.Messages, jobs.Message{Role: jobs.RoleUser, Content: in.Prompt, Images: in.Images})
+		j.System, j.Prompt = "", ""
+	}
+	return g.answerOllama(w, r, j, in.Stream == nil || *in.Stream, func(out map[string]any, piece jobs.Chunk) {
+		if out["response"] = piece.Text; piece.Thinking != "" {
+			out["thinking"] = piece.Thinking
 		}
 	})
 }
@@ -241,24 +283,21 @@ func (g *gateway) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	if len(in.Tools) > 0 {
-		return notHere("tools")
-	}
 	j, err := in.job()
 	if err != nil {
 		return err
 	}
-	for i, m := range in.Messages {
-		if len(m.Images) > 0 || len(m.ToolCalls) > 0 || m.ToolName != "" {
-			return refuse(http.StatusBadRequest, "messages", "messages[%d] has images or tool calls, which are not supported here", i)
-		}
-		j.Messages = append(j.Messages, jobs.Message{Role: jobs.Role(m.Role), Content: m.Content})
+	j.Tools = in.Tools
+	for _, m := range in.Messages {
+		j.Messages = append(j.Messages, m.message())
 	}
 	if len(j.Messages) == 0 {
 		return g.loaded(w, r, &in.ollamaRequest, map[string]any{"message": ollamaMessage{Role: "assistant"}})
 	}
-	return g.answerOllama(w, r, j, in.Stream == nil || *in.Stream, func(out map[string]any, text, thinking string) {
-		out["message"] = ollamaMessage{Role: "assistant", Content: text, Thinking: thinking}
+	calls := 0
+	return g.answerOllama(w, r, j, in.Stream == nil || *in.Stream, func(out map[string]any, piece jobs.Chunk) {
+		out["message"] = ollamaMessage{Role: jobs.RoleAssistant, Content: piece.Text, Thinking: piece.Thinking, ToolCalls: ollamaCalls(calls, piece.ToolCalls)}
+		calls += len(piece.ToolCalls)
 	})
 }
 
@@ -273,19 +312,19 @@ func (g *gateway) loaded(w http.ResponseWriter, r *http.Request, in *ollamaReque
 }
 
 // answerOllama has a job done and answers as Ollama does: whole, or line by line.
-func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.Job, stream bool, fill func(out map[string]any, text, thinking string)) error {
+func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.Job, stream bool, fill func(out map[string]any, piece jobs.Chunk)) error {
 	l := &lines{w: w, kind: "application/x-ndjson"}
 	if stream {
 		w.Header().Set("Trailer", headerMethod+", "+headerTiming)
 	}
-	message := func(text, thinking string, done bool) map[string]any {
+	message := func(piece jobs.Chunk, done bool) map[string]any {
 		out := map[string]any{"model": j.Model, "created_at": g.now().UTC(), "done": done}
-		fill(out, text, thinking)
+		fill(out, piece)
 		return out
 	}
-	var emit func(text, thinking string) error
+	var emit func(piece jobs.Chunk) error
 	if stream {
-		emit = func(text, thinking string) error { return l.object(message(text, thinking, false)) }
+		emit = func(piece jobs.Chunk) error { return l.object(message(piece, false)) }
 	}
 	result, err := g.run(w, r, j, emit)
 	switch {
@@ -296,10 +335,11 @@ func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.J
 		w.Header().Del("Trailer")
 		return err
 	}
-	last := message("", "", true)
+	var rest jobs.Chunk
 	if !stream {
-		last = message(result.Text, result.Thinking, true)
+		rest = jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls}
 	}
+	last := message(rest, true)
 	nanoseconds := func(seconds float64) int64 { return int64(seconds * 1e9) }
 	t := result.Timings
 	last["done_reason"], last["tandem"] = cmp.Or(result.FinishReason, "stop"), metricsOf(result)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
+	"tandem/internal/openai"
 	"tandem/jobs"
 )
 
@@ -122,15 +124,17 @@ type chatCompletionRequest struct {
 	ReasoningEffort     string            `json:"reasoning_effort"`
 	Tools               []json.RawMessage `json:"tools"`
 	ToolChoice          json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls   *bool             `json:"parallel_tool_calls"`
 	TopLogprobs         *int              `json:"top_logprobs"`
 }
 
 type openAIMessage struct {
-	Role      string            `json:"role"`
+	Role      jobs.Role         `json:"role"`
 	Content   json.RawMessage   `json:"content"`
 	Name      string            `json:"name"`
 	Refusal   json.RawMessage   `json:"refusal"`
-	ToolCalls []json.RawMessage `json:"tool_calls"`
+	Thinking  string            `json:"reasoning_content"`
+	ToolCalls []openai.ToolCall `json:"tool_calls"`
 	ToolCall  string            `json:"tool_call_id"`
 }
 
@@ -182,6 +186,7 @@ type completion struct {
 	*openAIRequest
 	job     *jobs.Job
 	chat    bool // or a text
+	called  int  // calls that were streamed
 	created int64
 }
 
@@ -198,8 +203,8 @@ func chatCompletion(data []byte) (*completion, error) {
 		return nil, err
 	}
 	switch {
-	case len(in.Tools) > 0:
-		return nil, notHere("tools")
+	case in.ParallelToolCalls != nil && !*in.ParallelToolCalls:
+		return nil, notHere("parallel_tool_calls: false")
 	case in.TopLogprobs != nil:
 		return nil, notHere("top_logprobs")
 	case len(in.Messages) == 0:
@@ -209,6 +214,11 @@ func chatCompletion(data []byte) (*completion, error) {
 	}
 	if j.Format, err = in.ResponseFormat.format(); err != nil {
 		return nil, err
+	}
+	if j.Tools = in.Tools; len(in.ToolChoice) > 0 && string(in.ToolChoice) != "null" {
+		if err := json.Unmarshal(in.ToolChoice, &j.ToolChoice); err != nil {
+			return nil, refuse(http.StatusBadRequest, "tool_choice", "tool_choice is %.60s; want none, auto or required", in.ToolChoice)
+		}
 	}
 	switch in.ReasoningEffort {
 	case "":
@@ -242,30 +252,51 @@ func (f *responseFormat) format() (json.RawMessage, error) {
 	return nil, refuse(http.StatusBadRequest, "response_format", "response_format.type is %.40q; want text, json_object, or json_schema with its schema", f.Type)
 }
 
-// message reads a message, of which text is the only part that a job can have.
+// message reads a message. Its parts may be texts and images, of which no address is ever asked.
 func (m *openAIMessage) message(i int) (jobs.Message, error) {
-	if len(m.ToolCalls) > 0 || m.ToolCall != "" {
-		return jobs.Message{}, notHere(fmt.Sprintf("messages[%d].tool_calls", i))
-	}
-	out := jobs.Message{Role: jobs.Role(m.Role)}
-	if m.Role == "developer" {
+	out := jobs.Message{Role: m.Role, Thinking: m.Thinking, ToolCallID: m.ToolCall}
+	switch m.Role {
+	case "developer":
 		out.Role = jobs.RoleSystem
+	case jobs.RoleTool:
+		out.ToolName = m.Name
 	}
-	if json.Unmarshal(m.Content, &out.Content) == nil {
+	for n, call := range m.ToolCalls {
+		arguments := json.RawMessage(cmp.Or(call.Function.Arguments, "{}"))
+		if err := jobs.CheckJSON(arguments); err != nil {
+			field := fmt.Sprintf("messages[%d].tool_calls[%d].function.arguments", i, n)
+			return out, refuse(http.StatusBadRequest, field, "%s is no JSON: %v", field, err)
+		}
+		out.ToolCalls = append(out.ToolCalls, jobs.ToolCall{ID: call.ID, Name: call.Function.Name, Arguments: arguments})
+	}
+	if len(m.Content) == 0 && len(m.ToolCalls) > 0 || json.Unmarshal(m.Content, &out.Content) == nil {
 		return out, nil
 	}
 	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+		Type  string `json:"type"`
+		Text  string `json:"text"`
+		Image struct {
+			URL    string `json:"url"`
+			Detail string `json:"detail"`
+		} `json:"image_url"`
 	}
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
 		return out, refuse(http.StatusBadRequest, fmt.Sprintf("messages[%d].content", i), "messages[%d].content is neither a text nor a list of parts", i)
 	}
-	for _, p := range parts {
-		if p.Type != "text" {
+	for n, p := range parts {
+		switch p.Type {
+		case "text":
+			out.Content += p.Text
+		case "image_url":
+			head, data, is := strings.Cut(p.Image.URL, ";base64,")
+			if !is || !strings.HasPrefix(head, "data:image/") {
+				field := fmt.Sprintf("messages[%d].content[%d].image_url.url", i, n)
+				return out, refuse(http.StatusBadRequest, field, "%s is not the image itself; send it as data:image/png;base64,…, since nothing is fetched here", field)
+			}
+			out.Images = append(out.Images, data)
+		default:
 			return out, notHere(fmt.Sprintf("messages[%d].content of type %.40s", i, p.Type))
 		}
-		out.Content += p.Text
 	}
 	return out, nil
 }
@@ -323,19 +354,25 @@ func (c *completion) envelope(stream bool, choices []any) map[string]any {
 }
 
 // choice is the one answer, of a chat under the key message, or a piece of it, of a chat under the key delta.
-func (c *completion) choice(key, text, thinking string, role bool, finish any) any {
+func (c *completion) choice(key string, piece jobs.Chunk, role bool, finish any) any {
 	if !c.chat {
-		return map[string]any{"index": 0, "text": text, "logprobs": nil, "finish_reason": finish}
+		return map[string]any{"index": 0, "text": piece.Text, "logprobs": nil, "finish_reason": finish}
 	}
 	body := map[string]any{}
 	if role {
 		body["role"] = "assistant"
 	}
-	if text != "" || key == "message" {
-		body["content"] = text
+	switch {
+	case piece.Text != "" || key == "message" && len(piece.ToolCalls) == 0:
+		body["content"] = piece.Text
+	case key == "message":
+		body["content"] = nil
 	}
-	if thinking != "" {
-		body["reasoning_content"] = thinking
+	if piece.Thinking != "" {
+		body["reasoning_content"] = piece.Thinking
+	}
+	if len(piece.ToolCalls) > 0 {
+		body["tool_calls"] = c.calls(key, piece.ToolCalls)
 	}
 	if key == "message" {
 		body["refusal"] = nil
@@ -343,14 +380,39 @@ func (c *completion) choice(key, text, thinking string, role bool, finish any) a
 	return map[string]any{"index": 0, key: body, "logprobs": nil, "finish_reason": finish}
 }
 
+// calls writes calls; of a stream, each with its place in the answer.
+func (c *completion) calls(key string, calls []jobs.ToolCall) any {
+	list := openai.ToolCalls(calls)
+	if key == "message" {
+		return list
+	}
+	var deltas []toolCallDelta
+	for _, call := range list {
+		deltas = append(deltas, toolCallDelta{c.called, call})
+		c.called++
+	}
+	return deltas
+}
+
+type toolCallDelta struct {
+	Index int `json:"index"`
+	openai.ToolCall
+}
+
 // whole is the answer that is not streamed.
 func (c *completion) whole(result *jobs.Result) map[string]any {
-	out := c.envelope(false, []any{c.choice("message", result.Text, result.Thinking, true, finishOf(result))})
+	piece := jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls}
+	out := c.envelope(false, []any{c.choice("message", piece, true, finishOf(result))})
 	out["usage"], out["tandem"] = usageOf(result), metricsOf(result)
 	return out
 }
 
-func finishOf(result *jobs.Result) string { return cmp.Or(result.FinishReason, "stop") }
+func finishOf(result *jobs.Result) string {
+	if len(result.ToolCalls) > 0 && result.FinishReason != "length" {
+		return "tool_calls"
+	}
+	return cmp.Or(result.FinishReason, "stop")
+}
 
 // answerOpenAI has a job done and answers as OpenAI does: whole, or by events.
 func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, c *completion) error {
@@ -372,8 +434,8 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, c *comple
 		}
 		return l.write("data: " + string(data) + "\n\n")
 	}
-	result, err := g.run(w, r, c.job, func(text, thinking string) error {
-		return event(c.envelope(true, []any{c.choice("delta", text, thinking, !l.begun, nil)}))
+	result, err := g.run(w, r, c.job, func(piece jobs.Chunk) error {
+		return event(c.envelope(true, []any{c.choice("delta", piece, !l.begun, nil)}))
 	})
 	switch {
 	case err != nil && l.begun:
@@ -383,7 +445,7 @@ func (g *gateway) answerOpenAI(w http.ResponseWriter, r *http.Request, c *comple
 		w.Header().Del("Trailer")
 		return err
 	}
-	last := c.envelope(true, []any{c.choice("delta", "", "", !l.begun, finishOf(result))})
+	last := c.envelope(true, []any{c.choice("delta", jobs.Chunk{}, !l.begun, finishOf(result))})
 	last["tandem"] = metricsOf(result)
 	err = event(last)
 	if c.StreamOptions != nil && c.StreamOptions.IncludeUsage && err == nil {

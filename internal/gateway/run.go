@@ -3,14 +3,17 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tandem/client/admin"
+	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
@@ -35,7 +38,7 @@ var errDiverged = errors.New("the job began again on another machine, and its te
 
 // run has a job done for a request, and emits its text while it is generated, if emit is not nil: each piece once, also when the job begins again on another machine, as
 // long as it says the same. If the request ends first, or takes too long, the job is cancelled.
-func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
+func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit func(piece jobs.Chunk) error) (*jobs.Result, error) {
 	who := callerOf(r)
 	if err := g.complete(r, who, j); err != nil {
 		return nil, err
@@ -73,31 +76,33 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 var notAccepted = map[jobs.Code]bool{jobs.CodeInvalid: true, jobs.CodeUnknownModel: true, jobs.CodeQueueFull: true}
 
 // follow is run until the first error.
-func follow(ctx context.Context, system *admin.Client, j *jobs.Job, emit func(text, thinking string) error) (*jobs.Result, error) {
-	var text, thinking passed
+func follow(ctx context.Context, system *admin.Client, j *jobs.Job, emit func(piece jobs.Chunk) error) (*jobs.Result, error) {
+	var text, thinking, calls passed
 	for piece, err := range system.Stream(ctx, j) {
 		if err != nil {
 			return nil, err
 		}
 		if piece.Restart {
-			text.again()
-			thinking.again()
+			text.at, thinking.at, calls.at = 0, 0, 0
 		}
-		newText, same := text.add(piece.Text)
-		newThinking, also := thinking.add(piece.Thinking)
-		if !same || !also {
+		var news jobs.Chunk
+		var same, thinksSame, callsSame bool
+		news.Text, same = text.add(piece.Text)
+		news.Thinking, thinksSame = thinking.add(piece.Thinking)
+		news.ToolCalls, callsSame = calls.addCalls(piece.ToolCalls)
+		if !same || !thinksSame || !callsSame {
 			return nil, errDiverged
 		}
 		if piece.Result != nil && piece.Result.Status != jobs.Succeeded {
 			return piece.Result, failure(piece.Result)
 		}
-		if newText != "" || newThinking != "" {
-			if err := emit(newText, newThinking); err != nil {
+		if news.Text+news.Thinking != "" || len(news.ToolCalls) > 0 {
+			if err := emit(news); err != nil {
 				return nil, err
 			}
 		}
 		if piece.Result != nil {
-			if !text.whole() || !thinking.whole() {
+			if !text.whole() || !thinking.whole() || !calls.whole() {
 				return nil, errDiverged
 			}
 			return piece.Result, nil
@@ -120,8 +125,6 @@ type passed struct {
 	at   int // how much of it the job has said since the last restart
 }
 
-func (p *passed) again() { p.at = 0 }
-
 // add returns what is new of a piece, and whether it goes on as what was sent does.
 func (p *passed) add(piece string) (news string, same bool) {
 	sent := p.sent.String()
@@ -134,6 +137,24 @@ func (p *passed) add(piece string) (news string, same bool) {
 	return piece[n:], true
 }
 
+// addCalls is add for calls of functions, each of which is a line.
+func (p *passed) addCalls(calls []jobs.ToolCall) (news []jobs.ToolCall, same bool) {
+	for _, call := range calls {
+		line, err := json.Marshal(call)
+		if err != nil { // it came as JSON
+			return nil, false
+		}
+		fresh, same := p.add(string(line) + "\n")
+		if !same {
+			return nil, false
+		}
+		if fresh != "" {
+			news = append(news, call)
+		}
+	}
+	return news, true
+}
+
 // whole reports whether the job has said all that was sent.
 func (p *passed) whole() bool { return p.at == p.sent.Len() }
 
@@ -144,6 +165,9 @@ func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
 		return refuse(http.StatusBadRequest, "model", "model: %v", err)
 	}
 	if err := who.may(model); err != nil {
+		return err
+	}
+	if err := g.able(r, j, model); err != nil {
 		return err
 	}
 	j.ID, j.Class, j.Plan = jobs.NewID(), jobs.Interactive, g.Plan
@@ -173,6 +197,29 @@ func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
 		j.Class = class
 	default:
 		return refuse(http.StatusBadRequest, headerClass, "header %s is %.40q; want interactive or batch", headerClass, class)
+	}
+	return nil
+}
+
+// able refuses tools and images for a model that has none, as its live workers say.
+func (g *gateway) able(r *http.Request, j *jobs.Job, name string) error {
+	for _, need := range []struct {
+		there         bool
+		ability, what string
+	}{
+		{len(j.Tools) > 0, engine.CanTools, "tools"},
+		{slices.ContainsFunc(j.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }), engine.CanSee, "images"},
+	} {
+		if !need.there {
+			continue
+		}
+		m, err := g.find(r, name)
+		if err != nil {
+			return err
+		}
+		if m.capabilities != nil && !slices.Contains(m.capabilities, need.ability) {
+			return refuse(http.StatusBadRequest, need.what, "model %s does not support %s", name, need.what)
+		}
 	}
 	return nil
 }

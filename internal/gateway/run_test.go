@@ -26,7 +26,7 @@ func TestPassed(t *testing.T) {
 			got, same := "", true
 			for _, piece := range tt.pieces {
 				if piece == "!" {
-					p.again()
+					p.at = 0
 					continue
 				}
 				news, ok := p.add(piece)

@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,12 @@ func (e *Engine) read(ctx context.Context, req engine.Request) (*call, error) {
 	var err error
 	if c.server, err = e.connect(ctx); err != nil {
 		return nil, err
+	}
+	if len(req.Tools) > 0 && c.server.Identity().NoTools {
+		return nil, jobs.Errorf(jobs.CodeEngineRefused, "tools: the chat template of this model has none; leave them out, or give llama-server one that has (--chat-template-file)")
+	}
+	if slices.ContainsFunc(req.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }) {
+		return nil, jobs.Errorf(jobs.CodeEngineRefused, "images: a llama-server whose KV states are moved takes none; leave them out, or use Ollama or --engine openai for a model that sees")
 	}
 	size := c.server.Identity().Context
 	if need := req.Options.NumCtx; need != nil && *need > size {

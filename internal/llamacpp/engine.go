@@ -77,6 +77,10 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		return d, err
 	}
 	id := s.Identity()
+	d.Capabilities = []string{engine.CanComplete}
+	if !id.NoTools {
+		d.Capabilities = append(d.Capabilities, engine.CanTools)
+	}
 	d.Loaded, d.Version, d.ModelDigest, d.Slots, d.ContextTokens = s.digest.settled(), id.Build, s.digest.known(), id.Slots, id.Context
 	if d.KVTransfer, err = s.KVTransfer(ctx); err == nil {
 		d.Handover = []jobs.Kind{jobs.KindState, jobs.KindNone}

@@ -189,9 +189,9 @@ func TestThinkingIsKeptApart(t *testing.T) {
 		r := ask("x <- 1", 12)
 		r.Think = think
 		var text, thinking strings.Builder
-		c, err := e.Generate(t.Context(), r, func(a, b string) error {
-			text.WriteString(a)
-			thinking.WriteString(b)
+		c, err := e.Generate(t.Context(), r, func(piece jobs.Chunk) error {
+			text.WriteString(piece.Text)
+			thinking.WriteString(piece.Thinking)
 			return nil
 		})
 		if err != nil {
@@ -226,7 +226,7 @@ func TestTooLongIsRefusedBeforeItIsComputed(t *testing.T) {
 func TestCancelAndEmitErrorStopTheServer(t *testing.T) {
 	e := supervised(t, Options{NumCtx: 32768})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := e.Generate(ctx, ask("x", 1_000_000), func(string, string) error {
+	_, err := e.Generate(ctx, ask("x", 1_000_000), func(jobs.Chunk) error {
 		cancel(jobs.ErrCancelled)
 		return nil
 	})
@@ -234,7 +234,7 @@ func TestCancelAndEmitErrorStopTheServer(t *testing.T) {
 		t.Errorf("cancelled in mid answer: %v, want the cause", err)
 	}
 	broken := errors.New("nobody listens")
-	if _, err := e.Generate(t.Context(), ask("y", 1_000_000), func(string, string) error { return broken }); !errors.Is(err, broken) {
+	if _, err := e.Generate(t.Context(), ask("y", 1_000_000), func(jobs.Chunk) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("emit failed: %v, want its error", err)
 	}
 	ctx, cancel = context.WithCancelCause(t.Context())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tandem/internal/engine/enginetest"
+	"tandem/jobs"
 )
 
 // scripted is a llama-server that answers as a real one, but for the paths of the test.
@@ -50,7 +51,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		e := scripted{"/v1/chat/completions": body}.engine(t)
 		var text, thinking strings.Builder
-		c, err := e.Generate(t.Context(), ask("x", 5), func(said, thought string) error {
+		c, err := e.Generate(t.Context(), ask("x", 5), func(piece jobs.Chunk) error {
+			said, thought := piece.Text, piece.Thinking
 			text.WriteString(said)
 			thinking.WriteString(thought)
 			return nil

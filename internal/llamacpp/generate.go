@@ -130,7 +130,7 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 // account says what the answer took, and whether that is what was to be expected.
 func (c *call) account(a *answer) {
 	n := len(c.prompt.Tokens)
-	a.Text, a.Thinking = a.text.String(), a.thinking.String()
+	a.Text, a.Thinking, a.Warnings = a.text.String(), a.thinking.String(), append(a.Warnings, a.calls.Warnings...)
 	a.PromptTokens, a.GeneratedTokens = n, a.took.Generated
 	a.ComputedTokens = c.computed.Computed + a.took.Computed
 	if used := a.took.Cached + a.took.Computed; used == n {
@@ -166,6 +166,7 @@ type answer struct {
 	emit           engine.Emit
 	start          time.Time
 	text, thinking strings.Builder
+	calls          engine.ToolCalls
 	took           slots.Timings
 }
 
@@ -177,27 +178,33 @@ func (a *answer) take(e *slots.Event) error {
 		a.finish(e.StopType == "limit")
 	}
 	text, thinking := e.Content, ""
+	var calls []jobs.ToolCall
 	for _, choice := range e.Choices {
+		text, thinking = text+choice.Delta.Content, thinking+choice.Delta.Reasoning
+		for _, d := range choice.Delta.ToolCalls {
+			calls = append(calls, a.calls.Add(d)...)
+		}
 		if r := choice.FinishReason; r != "" {
 			a.finish(r == "length")
+			calls = append(calls, a.calls.End()...)
 		}
-		text, thinking = text+choice.Delta.Content, thinking+choice.Delta.Reasoning
 	}
-	if a.text.Len()+a.thinking.Len()+len(text)+len(thinking) > maxAnswer {
+	if a.text.Len()+a.thinking.Len()+a.calls.Bytes()+len(text)+len(thinking) > maxAnswer {
 		return jobs.Errorf(jobs.CodeEngineFailed, "llama-server's answer is longer than %d bytes, which no result could hold: give the job a num_predict", maxAnswer)
 	}
-	if a.FirstToken == 0 && text+thinking != "" {
-		a.FirstToken = time.Since(a.start)
-	}
-	if thinking != "" {
-		a.thinking.WriteString(thinking)
-		if err := a.emit("", thinking); err != nil {
+	a.thinking.WriteString(thinking)
+	a.text.WriteString(text)
+	a.ToolCalls = append(a.ToolCalls, calls...)
+	for _, piece := range []jobs.Chunk{{Thinking: thinking}, {Text: text}, {ToolCalls: calls}} {
+		if piece.Text+piece.Thinking == "" && len(piece.ToolCalls) == 0 {
+			continue
+		}
+		if a.FirstToken == 0 {
+			a.FirstToken = time.Since(a.start)
+		}
+		if err := a.emit(piece); err != nil {
 			return err
 		}
-	}
-	if text != "" {
-		a.text.WriteString(text)
-		return a.emit(text, "")
 	}
 	return nil
 }

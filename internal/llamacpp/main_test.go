@@ -19,6 +19,7 @@ import (
 	"tandem/internal/engine"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
+	"tandem/jobs"
 )
 
 // ownerEnv makes the test binary be a worker that owns an engine, for a test that kills it.
@@ -110,7 +111,7 @@ func prose(seed uint64, words int) string {
 	return b.String()
 }
 
-func ignore(string, string) error { return nil }
+func ignore(jobs.Chunk) error { return nil }
 
 // generate is Generate that must not fail.
 func generate(t *testing.T, e *Engine, r engine.Request) engine.Completion {

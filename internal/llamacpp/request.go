@@ -6,6 +6,7 @@ import (
 	"tandem/internal/engine"
 	"tandem/internal/openai"
 	"tandem/internal/slots"
+	"tandem/jobs"
 )
 
 // chatRequest is the body of /v1/chat/completions, and of /apply-template, which renders what the
@@ -13,6 +14,8 @@ import (
 type chatRequest struct {
 	Messages        []openai.Message       `json:"messages"`
 	TemplateArgs    map[string]any         `json:"chat_template_kwargs,omitempty"`
+	Tools           []json.RawMessage      `json:"tools,omitempty"`
+	ToolChoice      jobs.ToolChoice        `json:"tool_choice,omitempty"`
 	ReasoningFormat string                 `json:"reasoning_format"`
 	ResponseFormat  *openai.ResponseFormat `json:"response_format,omitempty"`
 	sampling
@@ -44,7 +47,7 @@ type sampling struct {
 func chatOf(r engine.Request) chatRequest {
 	o := r.Options
 	c := chatRequest{
-		Messages: openai.Messages(r), TemplateArgs: openai.TemplateArgs(r.Think), ResponseFormat: openai.FormatOf(r),
+		Messages: openai.Messages(r), Tools: r.Tools, ToolChoice: r.ToolChoice, TemplateArgs: openai.TemplateArgs(r.Think), ResponseFormat: openai.FormatOf(r),
 		ReasoningFormat: "auto", // thinking apart, however the server was started
 		sampling: sampling{
 			Temperature: o.Temperature, NumPredict: o.NumPredict, TopP: o.TopP, TopK: o.TopK, MinP: o.MinP,

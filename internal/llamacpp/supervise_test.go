@@ -17,7 +17,7 @@ func TestKilledServerIsRestarted(t *testing.T) {
 	e := supervised(t, Options{NumCtx: 32768})
 	first := pidOf(e)
 	r := ask("x", 1_000_000)
-	_, err := e.Generate(t.Context(), r, func(string, string) error {
+	_, err := e.Generate(t.Context(), r, func(jobs.Chunk) error {
 		return syscall.Kill(first, syscall.SIGKILL)
 	})
 	if jobs.CodeOf(err) != jobs.CodeEngineFailed {

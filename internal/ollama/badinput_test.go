@@ -67,7 +67,7 @@ func asking(t *testing.T, transport http.RoundTripper, url string) *Engine {
 func TestAnswersWithoutEnd(t *testing.T) {
 	const most = maxAnswer + maxLine + 1<<20
 	generate := func(ctx context.Context, e *Engine) error {
-		_, err := e.Generate(ctx, engine.Request{Prompt: "x"}, func(string, string) error { return nil })
+		_, err := e.Generate(ctx, engine.Request{Prompt: "x"}, func(jobs.Chunk) error { return nil })
 		return err
 	}
 	describe := func(ctx context.Context, e *Engine) error {
@@ -138,7 +138,7 @@ func TestNothingGoesElsewhere(t *testing.T) {
 		s := httptest.NewServer(http.RedirectHandler(other.URL, status))
 		e := asking(t, nil, s.URL)
 		_, described := e.Describe(t.Context())
-		_, generated := e.Generate(t.Context(), engine.Request{Prompt: "x"}, func(string, string) error { return nil })
+		_, generated := e.Generate(t.Context(), engine.Request{Prompt: "x"}, func(jobs.Chunk) error { return nil })
 		for _, err := range []error{described, generated, e.Load(t.Context())} {
 			if jobs.CodeOf(err) != jobs.CodeEngineFailed || !strings.Contains(err.Error(), fmt.Sprintf("a redirect (status %d), which is not followed; check --engine-url", status)) {
 				t.Errorf("status %d: %v", status, err)

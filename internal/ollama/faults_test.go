@@ -17,7 +17,7 @@ import (
 	"tandem/jobs"
 )
 
-func discard(string, string) error { return nil }
+func discard(jobs.Chunk) error { return nil }
 
 // greedy is a request with a determined answer of n tokens.
 func greedy(prompt string, n int) engine.Request {
@@ -117,7 +117,7 @@ func TestLostSlot(t *testing.T) {
 	fake, e := started(t, ollamatest.Options{Slots: 1})
 	fake.Fail(ollamatest.LoseSlot, 1)
 	enough := errors.New("enough")
-	if _, err := e.Generate(t.Context(), greedy("hello?", 4), func(string, string) error { return enough }); !errors.Is(err, enough) {
+	if _, err := e.Generate(t.Context(), greedy("hello?", 4), func(jobs.Chunk) error { return enough }); !errors.Is(err, enough) {
 		t.Fatalf("got %v, want %v", err, enough)
 	}
 	if err := fake.WaitRunning(t.Context(), 0); err != nil {
@@ -152,7 +152,7 @@ func TestCloseGracefully(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			pieces := 0
 			var told time.Time
-			_, err := e.Generate(ctx, greedy("go on", 3000), func(string, string) error {
+			_, err := e.Generate(ctx, greedy("go on", 3000), func(jobs.Chunk) error {
 				if pieces++; pieces == 2 {
 					told = time.Now()
 					cancel()

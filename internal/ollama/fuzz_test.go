@@ -8,6 +8,7 @@ import (
 
 	"tandem/internal/engine"
 	"tandem/internal/engine/enginetest"
+	"tandem/jobs"
 )
 
 // scripted is an Ollama that answers each path with a fixed body and status 200, unless status is set.
@@ -89,7 +90,7 @@ func FuzzRefusal(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, status int, body string) {
 		req := engine.Request{Prompt: "the secret of student seven"}
-		_, err := scripted{bodies: map[string]string{pathGenerate: body}, status: status}.engine(t).Generate(t.Context(), req, func(string, string) error { return nil })
+		_, err := scripted{bodies: map[string]string{pathGenerate: body}, status: status}.engine(t).Generate(t.Context(), req, func(jobs.Chunk) error { return nil })
 		if err == nil {
 			return
 		}

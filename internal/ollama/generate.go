@@ -49,7 +49,7 @@ func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefil
 func (e *Engine) prefillContext(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
 	one := req
 	one.Options.NumPredict = new(1)
-	c, context, err := e.generate(ctx, "prefill", one, e.wire(ctx, one), nil, func(string, string) error { return nil })
+	c, context, err := e.generate(ctx, "prefill", one, e.wire(ctx, one), nil, func(jobs.Chunk) error { return nil })
 	if err != nil {
 		return engine.Prefilled{}, err
 	}
@@ -121,8 +121,8 @@ func (e *Engine) generate(ctx context.Context, doing string, req engine.Request,
 	}
 	within, stop := context.WithCancelCause(ctx) // ended by the caller, or by emit
 	defer stop(nil)
-	c, last, err := e.receive(within, req, w, started, func(text, thinking string) {
-		if err := emit(text, thinking); err != nil {
+	c, last, err := e.receive(within, req, w, started, func(piece jobs.Chunk) {
+		if err := emit(piece); err != nil {
 			stop(err)
 		}
 	})
@@ -144,7 +144,7 @@ func (e *Engine) generate(ctx context.Context, doing string, req engine.Request,
 
 // receive sends a request and gathers its answer, line by line, the first of which makes it call
 // started. Once the context has ended, lines are read but no longer given to emit; see closeGracefully.
-func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, started func(), emit func(text, thinking string)) (c engine.Completion, last answer, err error) {
+func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, started func(), emit func(jobs.Chunk)) (c engine.Completion, last answer, err error) {
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	heard, wait := closeGracefully(ctx, connected.Done(), hangUp)
 	defer wait()
@@ -165,16 +165,20 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, starte
 			req.Progress()
 		}
 		said, thought := a.text()
-		if said+thought != "" && c.FirstToken == 0 {
-			c.FirstToken = time.Since(start)
-		}
+		calls := a.calls()
 		text.WriteString(said)
 		thinking.WriteString(thought)
-		if thought != "" && ctx.Err() == nil {
-			emit("", thought)
-		}
-		if said != "" && ctx.Err() == nil {
-			emit(said, "")
+		c.ToolCalls = append(c.ToolCalls, calls...)
+		for _, piece := range []jobs.Chunk{{Thinking: thought}, {Text: said}, {ToolCalls: calls}} {
+			if piece.Text+piece.Thinking == "" && len(piece.ToolCalls) == 0 {
+				continue
+			}
+			if c.FirstToken == 0 {
+				c.FirstToken = time.Since(start)
+			}
+			if ctx.Err() == nil {
+				emit(piece)
+			}
 		}
 	})
 	if err != nil {

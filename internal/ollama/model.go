@@ -3,19 +3,18 @@ package ollama
 import (
 	"context"
 	"path"
-	"slices"
 	"strings"
 )
 
 // model is what Ollama says of the model that it runs under the engine's name.
 type model struct {
-	digest    string // of the manifest
-	file      string // path of the GGUF file, as Ollama sees it
-	sha256    string // of that file, in hex
-	stateless string // why its states cannot be handed over; empty if nothing speaks against it
-	beginID   int32  // of the beginning-of-text token; -1 if there is none
-	renderer  bool   // Ollama has code of its own for the prompt, instead of a template
-	thinks    bool   // it can reason before it answers
+	digest    string   // of the manifest
+	file      string   // path of the GGUF file, as Ollama sees it
+	sha256    string   // of that file, in hex
+	stateless string   // why its states cannot be handed over; empty if nothing speaks against it
+	beginID   int32    // of the beginning-of-text token; -1 if there is none
+	renderer  bool     // Ollama has code of its own for the prompt, instead of a template
+	can       []string // what it is able to do
 }
 
 // about asks for the model, unless it was asked for before and has not changed.
@@ -36,7 +35,7 @@ func (e *Engine) about(ctx context.Context) (*model, error) {
 	if err := e.client.ask(ctx, "/api/show", map[string]string{"model": e.model}, &s); err != nil {
 		return nil, err
 	}
-	m := &model{digest: digest, renderer: s.Renderer != "", beginID: -1, thinks: slices.Contains(s.Capabilities, "thinking")}
+	m := &model{digest: digest, renderer: s.Renderer != "", beginID: -1, can: s.Capabilities}
 	if id, ok := s.Info["tokenizer.ggml.bos_token_id"].(float64); ok {
 		m.beginID = int32(id)
 	}

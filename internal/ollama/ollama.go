@@ -165,6 +165,9 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		Engine: "ollama", Version: d.version, Model: e.model, ModelDigest: d.digest, Loaded: d.loaded,
 		ContextTokens: usable, Handover: []jobs.Kind{jobs.KindContext},
 	}
+	if m, err := e.about(ctx); err == nil {
+		about.Capabilities = m.can
+	}
 	if about.KVTransfer, about.Slots, err = e.kvTransfer(ctx); err != nil {
 		about.NoKVTransfer = e.whyNoStates(err, d.loaded)
 	} else {

@@ -3,6 +3,7 @@ package ollama
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"tandem/internal/engine"
 	"tandem/jobs"
@@ -11,23 +12,48 @@ import (
 // wire is a request to /api/generate or /api/chat. With neither prompt nor messages it only loads
 // the model.
 type wire struct {
-	Model     string          `json:"model"`
-	System    string          `json:"system,omitempty"`
-	Prompt    string          `json:"prompt,omitempty"`
-	Messages  []turn          `json:"messages,omitempty"`
-	Format    json.RawMessage `json:"format,omitempty"`
-	Think     any             `json:"think,omitempty"` // a bool or a level
-	KeepAlive string          `json:"keep_alive"`
-	Truncate  bool            `json:"truncate"` // false: a prompt that is too long is an error …
-	Shift     bool            `json:"shift"`    // … and so is an answer; another value restarts the runner
-	Options   options         `json:"options"`
+	Model     string            `json:"model"`
+	System    string            `json:"system,omitempty"`
+	Prompt    string            `json:"prompt,omitempty"`
+	Messages  []turn            `json:"messages,omitempty"`
+	Tools     []json.RawMessage `json:"tools,omitempty"`
+	Format    json.RawMessage   `json:"format,omitempty"`
+	Think     any               `json:"think,omitempty"` // a bool or a level
+	KeepAlive string            `json:"keep_alive"`
+	Truncate  bool              `json:"truncate"` // false: a prompt that is too long is an error …
+	Shift     bool              `json:"shift"`    // … and so is an answer; another value restarts the runner
+	Options   options           `json:"options"`
 
 	RenderOnly bool `json:"_debug_render_only,omitempty"` // return the prompt as the template makes it, and compute nothing
 }
 
 type turn struct {
-	Role    jobs.Role `json:"role"`
-	Content string    `json:"content"`
+	Role       jobs.Role  `json:"role"`
+	Content    string     `json:"content"`
+	Thinking   string     `json:"thinking,omitempty"`
+	Images     []string   `json:"images,omitempty"`
+	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
+	ToolName   string     `json:"tool_name,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+// toolCall is how Ollama writes a call of a function.
+type toolCall struct {
+	ID       string `json:"id,omitempty"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"function"`
+}
+
+func turnOf(m jobs.Message) turn {
+	t := turn{Role: m.Role, Content: m.Content, Thinking: m.Thinking, Images: m.Images, ToolName: m.ToolName, ToolCallID: m.ToolCallID}
+	for _, call := range m.ToolCalls {
+		c := toolCall{ID: call.ID}
+		c.Function.Name, c.Function.Arguments = call.Name, call.Arguments
+		t.ToolCalls = append(t.ToolCalls, c)
+	}
+	return t
 }
 
 // options are those of the job, but for the two that are the worker's: they restart the runner
@@ -53,7 +79,7 @@ func (w wire) path() string {
 	return pathGenerate
 }
 
-// wire writes a request the way Ollama reads it. A prompt with a format goes to the chat API, which renders it alike: the other one holds a model that
+// wire writes a request the way Ollama reads it. A prompt with a format or tools goes to the chat API, which renders it alike: the other one has no tools, and holds a model that
 // thinks to the format from its first token on, so that what it writes is taken for thinking, or for nothing, and the text is empty.
 func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 	o := req.Options
@@ -65,13 +91,16 @@ func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 		},
 	}
 	for _, m := range req.Messages {
-		w.Messages = append(w.Messages, turn{m.Role, m.Content})
+		w.Messages = append(w.Messages, turnOf(m))
 	}
-	if len(req.Format) > 0 && req.Prompt != "" {
+	if req.ToolChoice != jobs.ToolsNone {
+		w.Tools = req.Tools
+	}
+	if len(req.Format)+len(w.Tools) > 0 && req.Prompt != "" {
 		if req.System != "" {
-			w.Messages = append(w.Messages, turn{jobs.RoleSystem, req.System})
+			w.Messages = append(w.Messages, turn{Role: jobs.RoleSystem, Content: req.System})
 		}
-		w.Messages = append(w.Messages, turn{jobs.RoleUser, req.Prompt})
+		w.Messages = append(w.Messages, turn{Role: jobs.RoleUser, Content: req.Prompt})
 		w.System, w.Prompt = "", ""
 	}
 	switch req.Think {
@@ -80,7 +109,7 @@ func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 		w.Think = req.Think == jobs.ThinkOn
 	default:
 		// How hard to think is nothing to a model that cannot, and Ollama would refuse it.
-		if m, err := e.about(ctx); err != nil || m.thinks {
+		if m, err := e.about(ctx); err != nil || slices.Contains(m.can, engine.CanThink) {
 			w.Think = req.Think
 		}
 	}
@@ -94,6 +123,8 @@ func (e *Engine) check(req engine.Request) error {
 	switch {
 	case req.Prompt == "" && len(req.Messages) == 0:
 		return jobs.Errorf(jobs.CodeInvalid, "the prompt is empty; give a prompt or messages")
+	case req.ToolChoice == jobs.ToolsRequired:
+		return jobs.Errorf(jobs.CodeEngineRefused, "tool_choice is required, and Ollama cannot have a model call a tool that does not by itself: leave it out")
 	case o.NumPredict != nil && *o.NumPredict < 1:
 		return jobs.Errorf(jobs.CodeInvalid, "options.num_predict is %d; want at least 1", *o.NumPredict)
 	case o.NumCtx != nil && *o.NumCtx > e.numCtx:

@@ -78,7 +78,7 @@ func TestBetween(t *testing.T) {
 			want := text(t, a, req)
 			way.next(tt.hook)
 			pieces := 0
-			c, err := b.Decode(t.Context(), req, p, func(string, string) error { pieces++; return nil })
+			c, err := b.Decode(t.Context(), req, p, func(jobs.Chunk) error { pieces++; return nil })
 			switch tt.want {
 			case imported:
 				used(t, c, err, p)
@@ -160,7 +160,7 @@ func TestOtherWeights(t *testing.T) {
 	p := export(t, a, here, req)
 	want := text(t, b, req)
 	pieces := 0
-	_, err := b.Decode(t.Context(), req, p, func(string, string) error { pieces++; return nil })
+	_, err := b.Decode(t.Context(), req, p, func(jobs.Chunk) error { pieces++; return nil })
 	failed, ok := errors.AsType[*protocol.HandoverError](err)
 	if !ok || failed.Failure != jobs.FailFirstToken || failed.Divergence < 0.1 || pieces > 0 {
 		t.Errorf("got %v (%+v) after %d pieces; want first_token before the first", err, failed, pieces)

@@ -26,8 +26,9 @@ type answer struct {
 	Response string `json:"response"` // of /api/generate
 	Thinking string `json:"thinking"` // likewise
 	Message  struct {
-		Content  string `json:"content"`
-		Thinking string `json:"thinking"`
+		Content   string     `json:"content"`
+		Thinking  string     `json:"thinking"`
+		ToolCalls []toolCall `json:"tool_calls"`
 	} `json:"message"` // of /api/chat
 	Error string `json:"error"`
 	Done  bool   `json:"done"`
@@ -44,6 +45,14 @@ type answer struct {
 // text returns the text and the thinking of a line, whichever API it came from.
 func (a answer) text() (text, thinking string) {
 	return a.Response + a.Message.Content, a.Thinking + a.Message.Thinking
+}
+
+// calls are those of a line, each whole.
+func (a answer) calls() (list []jobs.ToolCall) {
+	for _, call := range a.Message.ToolCalls {
+		list = append(list, jobs.ToolCall{Name: call.Function.Name, Arguments: call.Function.Arguments})
+	}
+	return list
 }
 
 // cached is the part of the prompt found in the cache; an older Ollama does not say, and then

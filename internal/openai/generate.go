@@ -20,7 +20,7 @@ const maxAnswer = jobs.MaxRecord
 func (e *Engine) Prefill(ctx context.Context, req engine.Request) (engine.Prefilled, error) {
 	one := 1
 	req.Options.NumPredict = &one
-	a, err := e.answer(ctx, "prefill", req, func(string, string) error { return nil })
+	a, err := e.answer(ctx, "prefill", req, func(jobs.Chunk) error { return nil })
 	if err != nil {
 		return engine.Prefilled{}, err
 	}
@@ -50,7 +50,7 @@ type answer struct {
 	emit           engine.Emit
 	start          time.Time
 	text, thinking strings.Builder
-	pieces         int
+	calls          engine.ToolCalls
 	usage          *usage
 }
 
@@ -69,9 +69,10 @@ type event struct {
 	Usage   *usage   `json:"usage"`
 	Choices []struct {
 		Delta struct {
-			Content   string `json:"content"`
-			Reasoning string `json:"reasoning_content"`
-			Thinking  string `json:"reasoning"` // the same, of newer servers
+			Content   string                 `json:"content"`
+			Reasoning string                 `json:"reasoning_content"`
+			Thinking  string                 `json:"reasoning"` // the same, of newer servers
+			ToolCalls []engine.ToolCallDelta `json:"tool_calls"`
 		} `json:"delta"`
 		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
@@ -151,16 +152,28 @@ func (a *answer) take(ev *event) error {
 		a.usage = ev.Usage
 	}
 	for _, c := range ev.Choices {
-		if err := a.piece("", c.Delta.Reasoning+c.Delta.Thinking); err != nil {
+		if err := a.piece(jobs.Chunk{Thinking: c.Delta.Reasoning + c.Delta.Thinking}); err != nil {
 			return err
 		}
-		if err := a.piece(c.Delta.Content, ""); err != nil {
+		if err := a.piece(jobs.Chunk{Text: c.Delta.Content}); err != nil {
 			return err
+		}
+		for _, d := range c.Delta.ToolCalls {
+			if err := a.piece(jobs.Chunk{ToolCalls: a.calls.Add(d)}); err != nil {
+				return err
+			}
+		}
+		if c.FinishReason != "" {
+			if err := a.piece(jobs.Chunk{ToolCalls: a.calls.End()}); err != nil {
+				return err
+			}
 		}
 		switch c.FinishReason {
 		case "":
 		case "stop", "length":
 			a.FinishReason = c.FinishReason
+		case "tool_calls":
+			a.FinishReason = "stop"
 		default:
 			a.FinishReason = "stop"
 			a.Warnings = append(a.Warnings, fmt.Sprintf("the server ended the answer for the reason %.40q", c.FinishReason))
@@ -169,21 +182,21 @@ func (a *answer) take(ev *event) error {
 	return nil
 }
 
-// piece takes one piece of text, or of thinking.
-func (a *answer) piece(text, thinking string) error {
-	if text+thinking == "" {
-		return nil
-	}
-	if a.text.Len()+a.thinking.Len()+len(text)+len(thinking) > maxAnswer {
+// piece takes one piece of text, of thinking, or calls.
+func (a *answer) piece(p jobs.Chunk) error {
+	if a.text.Len()+a.thinking.Len()+a.calls.Bytes()+len(p.Text)+len(p.Thinking) > maxAnswer {
 		return jobs.Errorf(jobs.CodeEngineFailed, "the server's answer is longer than %d bytes, which no result could hold: give the job a num_predict", maxAnswer)
+	}
+	if p.Text+p.Thinking == "" && len(p.ToolCalls) == 0 {
+		return nil
 	}
 	if a.FirstToken == 0 {
 		a.FirstToken = time.Since(a.start)
 	}
-	a.pieces++
-	a.text.WriteString(text)
-	a.thinking.WriteString(thinking)
-	return a.emit(text, thinking)
+	a.text.WriteString(p.Text)
+	a.thinking.WriteString(p.Thinking)
+	a.ToolCalls = append(a.ToolCalls, p.ToolCalls...)
+	return a.emit(p)
 }
 
 // account says what the answer took.
@@ -192,7 +205,7 @@ func (a *answer) account() error {
 		return jobs.Errorf(jobs.CodeEngineFailed, "the server's answer ended without a reason; see its log")
 	}
 	took := time.Since(a.start)
-	a.Text, a.Thinking = a.text.String(), a.thinking.String()
+	a.Text, a.Thinking, a.Warnings = a.text.String(), a.thinking.String(), append(a.Warnings, a.calls.Warnings...)
 	a.PrefillDuration = max(1, a.FirstToken)
 	if a.FirstToken == 0 {
 		a.PrefillDuration = took

@@ -128,7 +128,7 @@ func TestAnswers(t *testing.T) {
 		"fails":             {500, `{"error": {"message": "CUDA error"}}`, jobs.CodeEngineFailed, "CUDA error"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := saying(t, tt.status, tt.body).Generate(t.Context(), engine.Request{Prompt: "a secret that nobody may read"}, func(string, string) error { return nil })
+			c, err := saying(t, tt.status, tt.body).Generate(t.Context(), engine.Request{Prompt: "a secret that nobody may read"}, func(jobs.Chunk) error { return nil })
 			if tt.code != "" {
 				if enginetest.CheckError(t, err); jobs.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "nobody may read") {
 					t.Errorf("error %v (%s), want %s and %q", err, jobs.CodeOf(err), tt.code, tt.says)

@@ -2,7 +2,9 @@ package openai
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"net/http"
 
 	"tandem/internal/engine"
 	"tandem/jobs"
@@ -10,22 +12,76 @@ import (
 
 // Message is one of a chat.
 type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Role       string     `json:"role"`
+	Content    any        `json:"content"`                     // a text, or its parts
+	Thinking   string     `json:"reasoning_content,omitempty"` // of an assistant
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`        // likewise
+	Name       string     `json:"name,omitempty"`              // of a tool
+	ToolCallID string     `json:"tool_call_id,omitempty"`      // likewise: which call is answered
+}
+
+// part is one of a content.
+type part struct {
+	Type     string    `json:"type"` // text or image_url
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
+}
+
+// ToolCall is a call of a function.
+type ToolCall struct {
+	ID       string   `json:"id,omitempty"`
+	Type     string   `json:"type"` // function
+	Function Function `json:"function"`
+}
+
+// Function is what is called.
+type Function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"` // JSON
+}
+
+// ToolCalls writes calls as the OpenAI API has them.
+func ToolCalls(calls []jobs.ToolCall) (list []ToolCall) {
+	for _, c := range calls {
+		list = append(list, ToolCall{ID: c.ID, Type: "function", Function: Function{Name: c.Name, Arguments: string(c.Arguments)}})
+	}
+	return list
 }
 
 // Messages are those of a request: its system prompt, its prompt, and its messages.
 func Messages(r engine.Request) (list []Message) {
 	if r.System != "" {
-		list = append(list, Message{string(jobs.RoleSystem), r.System})
+		list = append(list, Message{Role: string(jobs.RoleSystem), Content: r.System})
 	}
 	if r.Prompt != "" {
-		list = append(list, Message{string(jobs.RoleUser), r.Prompt})
+		list = append(list, Message{Role: string(jobs.RoleUser), Content: r.Prompt})
 	}
 	for _, m := range r.Messages {
-		list = append(list, Message{string(m.Role), m.Content})
+		list = append(list, Message{
+			Role: string(m.Role), Content: content(m), Thinking: m.Thinking, ToolCalls: ToolCalls(m.ToolCalls), Name: m.ToolName, ToolCallID: m.ToolCallID,
+		})
 	}
 	return list
+}
+
+// content is that of a message; with images it has parts.
+func content(m jobs.Message) any {
+	if len(m.Images) == 0 {
+		return m.Content
+	}
+	var parts []part
+	if m.Content != "" {
+		parts = append(parts, part{Type: "text", Text: m.Content})
+	}
+	for _, image := range m.Images {
+		head, _ := base64.StdEncoding.DecodeString(image[:min(len(image), 684)]) // of what a kind is told by; the whole was checked with the job
+		parts = append(parts, part{Type: "image_url", ImageURL: &imageURL{"data:" + http.DetectContentType(head) + ";base64," + image}})
+	}
+	return parts
 }
 
 // ResponseFormat is the format of an answer.
@@ -64,16 +120,18 @@ func TemplateArgs(t jobs.Think) map[string]any {
 
 // chatRequest is the body of /v1/chat/completions. What is left out is left to the server; top_k and what follows it are not of the standard, but of most servers.
 type chatRequest struct {
-	Model          string          `json:"model"`
-	Messages       []Message       `json:"messages"`
-	Stream         bool            `json:"stream"`
-	StreamOptions  streamOptions   `json:"stream_options"`
-	ResponseFormat *ResponseFormat `json:"response_format,omitempty"`
-	Temperature    *float64        `json:"temperature,omitempty"`
-	Seed           *int64          `json:"seed,omitempty"`
-	MaxTokens      *int            `json:"max_tokens,omitempty"`
-	TopP           *float64        `json:"top_p,omitempty"`
-	Stop           []string        `json:"stop,omitempty"`
+	Model          string            `json:"model"`
+	Messages       []Message         `json:"messages"`
+	Tools          []json.RawMessage `json:"tools,omitempty"`
+	ToolChoice     jobs.ToolChoice   `json:"tool_choice,omitempty"`
+	Stream         bool              `json:"stream"`
+	StreamOptions  streamOptions     `json:"stream_options"`
+	ResponseFormat *ResponseFormat   `json:"response_format,omitempty"`
+	Temperature    *float64          `json:"temperature,omitempty"`
+	Seed           *int64            `json:"seed,omitempty"`
+	MaxTokens      *int              `json:"max_tokens,omitempty"`
+	TopP           *float64          `json:"top_p,omitempty"`
+	Stop           []string          `json:"stop,omitempty"`
 
 	TopK              *int           `json:"top_k,omitempty"`
 	MinP              *float64       `json:"min_p,omitempty"`
@@ -91,7 +149,7 @@ type streamOptions struct {
 func chatOf(model string, r engine.Request) chatRequest {
 	o := r.Options
 	c := chatRequest{
-		Model: model, Messages: Messages(r), Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, ResponseFormat: FormatOf(r),
+		Model: model, Messages: Messages(r), Tools: r.Tools, ToolChoice: r.ToolChoice, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, ResponseFormat: FormatOf(r),
 		Temperature: o.Temperature, MaxTokens: o.NumPredict, TopP: o.TopP, Stop: o.Stop,
 		TopK: o.TopK, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, RepetitionPenalty: o.RepeatPenalty, TemplateArgs: TemplateArgs(r.Think),
 	}

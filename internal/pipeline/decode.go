@@ -133,10 +133,17 @@ func (s *Stage) measured(t *protocol.Task, c engine.Completion, took time.Durati
 // emit publishes pieces of text while the engine makes them; losing one never fails the job.
 func (s *Stage) emit(t *protocol.Task) engine.Emit {
 	perToken := cmp.Or(s.rates.Snapshot().PromptBytesPerToken, 4)
-	return func(text, thinking string) error {
+	calls := 0
+	return func(piece jobs.Chunk) error {
 		t.Progress()
-		s.running.emitted(t, max(1, float64(len(text)+len(thinking))/perToken))
-		t.Emit(text, thinking)
+		size := len(piece.Text) + len(piece.Thinking)
+		for _, call := range piece.ToolCalls {
+			size += len(call.Name) + len(call.Arguments)
+		}
+		s.running.emitted(t, max(1, float64(size)/perToken))
+		piece.ToolCalls = jobs.WithIDs(t.Job.ID, calls, piece.ToolCalls)
+		calls += len(piece.ToolCalls)
+		t.Emit(piece)
 		return nil
 	}
 }

@@ -56,12 +56,12 @@ func (s *scripted) Decode(ctx context.Context, req engine.Request, from engine.P
 	if i := s.completion.Imported; i != nil && req.Restored != nil {
 		req.Restored(i.Restored)
 	}
-	return s.completion, errors.Join(emit("a", ""), s.end(ctx))
+	return s.completion, errors.Join(emit(jobs.Chunk{Text: "a"}), s.end(ctx))
 }
 
 func (s *scripted) Generate(ctx context.Context, _ engine.Request, emit engine.Emit) (engine.Completion, error) {
 	s.calls = append(s.calls, "generate")
-	return s.completion, errors.Join(emit("a", ""), s.end(ctx))
+	return s.completion, errors.Join(emit(jobs.Chunk{Text: "a"}), s.end(ctx))
 }
 
 func (s *scripted) end(ctx context.Context) error {
@@ -92,7 +92,7 @@ func task(stage jobs.Stage, plan jobs.Plan, h *jobs.Handover) (*protocol.Task, *
 	var text strings.Builder
 	return &protocol.Task{
 		Stage: stage, Job: j, Handover: h, Attempt: 1, Waited: 2 * time.Second,
-		Progress: func() {}, Expect: func(time.Duration) {}, Emit: func(s, _ string) { text.WriteString(s) }, Event: func(jobs.Event) {},
+		Progress: func() {}, Expect: func(time.Duration) {}, Emit: func(piece jobs.Chunk) { text.WriteString(piece.Text) }, Event: func(jobs.Event) {},
 		SinceAccepted: func() time.Duration { return 5 * time.Second },
 	}, &text
 }

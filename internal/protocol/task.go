@@ -32,8 +32,8 @@ type Task struct {
 	Expect   func(d time.Duration)
 	// Yields says that the task may from now on be ended for the sake of an interactive job, with the cause ErrPreempted.
 	Yields func()
-	// Emit publishes a piece of text to whoever watches. It never fails the job.
-	Emit func(text, thinking string)
+	// Emit publishes a piece of the answer, text, thinking or calls, to whoever watches. It never fails the job.
+	Emit func(piece jobs.Chunk)
 	// Event tells of something that happened; type and figures are to be given, the rest is filled in.
 	Event func(e jobs.Event)
 	// SinceAccepted is the time since the intake stored the job, by the NATS server's clock.

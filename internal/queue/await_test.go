@@ -418,7 +418,7 @@ func TestTokenStream(t *testing.T) {
 	}
 	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 		for i := range 50 {
-			task.Emit(fmt.Sprint(i, " "), "")
+			task.Emit(jobs.Chunk{Text: fmt.Sprint(i, " ")})
 		}
 		return answer(ctx, task)
 	})

@@ -39,7 +39,8 @@ type Presence struct {
 	Busy          int                `json:"busy"`              // of those, in use now
 	Running       []protocol.Running `json:"running,omitempty"` // the jobs that it is at
 	ContextTokens int                `json:"context_tokens,omitempty"`
-	HTTP          string             `json:"http,omitempty"` // address of its HTTP API
+	Capabilities  []string           `json:"capabilities,omitempty"` // of the model in its engine, as in tools and vision; left out if the engine does not say
+	HTTP          string             `json:"http,omitempty"`         // address of its HTTP API
 	Version       string             `json:"version,omitempty"`
 	Handover      []jobs.Kind        `json:"handover,omitempty"`
 	Fingerprint   *jobs.Fingerprint  `json:"fingerprint,omitempty"`   // of the KV states that it writes or reads; nil if it moves none

@@ -108,7 +108,7 @@ func TestWorkersWithTheirRights(t *testing.T) {
 	fails := func(run func(context.Context, *protocol.Task) (protocol.Outcome, error)) func(context.Context, *protocol.Task) (protocol.Outcome, error) {
 		return func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
 			_, again := tries.LoadOrStore(task.Job.ID+string(task.Stage), true)
-			task.Emit("a piece of text", "")
+			task.Emit(jobs.Chunk{Text: "a piece of text"})
 			task.Backlog(ctx)
 			switch {
 			case task.Job.Prompt == "bad":

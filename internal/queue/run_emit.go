@@ -23,10 +23,10 @@ const progressEvery = time.Second
 
 func (d *delivery) emitter() *emitter { return &emitter{d: d} }
 
-func (e *emitter) emit(text, thinking string) {
-	if text != "" || thinking != "" {
+func (e *emitter) emit(piece jobs.Chunk) {
+	if piece.Text != "" || piece.Thinking != "" || len(piece.ToolCalls) > 0 {
 		e.count()
-		e.publish(jobs.Chunk{Text: text, Thinking: thinking})
+		e.publish(piece)
 	}
 }
 

@@ -50,8 +50,8 @@ func wantTimeline(t *testing.T, r *jobs.Result, want ...jobs.EventType) {
 // emits is a decode that writes two pieces.
 func emits(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
-	t.Emit("a", "")
-	t.Emit("b", "")
+	t.Emit(jobs.Chunk{Text: "a"})
+	t.Emit(jobs.Chunk{Text: "b"})
 	return answer(ctx, t)
 }
 

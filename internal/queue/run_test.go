@@ -235,12 +235,12 @@ func TestTokens(t *testing.T) {
 	r := newRig(t)
 	attempts := 0
 	r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
-		task.Emit("", "hm")
-		task.Emit("a", "")
+		task.Emit(jobs.Chunk{Thinking: "hm"})
+		task.Emit(jobs.Chunk{Text: "a"})
 		if attempts++; attempts == 1 {
 			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}
-		task.Emit("b", "")
+		task.Emit(jobs.Chunk{Text: "b"})
 		return answer(ctx, task)
 	})
 	loud, quiet := testJob(jobs.Interactive, func(j *jobs.Job) { j.Stream = true }), testJob(jobs.Batch)

@@ -13,7 +13,7 @@ import (
 func TestWholeRequestInThePrefillStage(t *testing.T) {
 	t.Parallel()
 	whole := func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
-		task.Emit("here", "")
+		task.Emit(jobs.Chunk{Text: "here"})
 		o, err := answer(ctx, task)
 		o.Result.Method, o.Result.Attempts = jobs.MethodLocal, jobs.Attempts{Prefill: task.Attempt}
 		return o, err
@@ -35,11 +35,11 @@ func TestWholeRequestInThePrefillStage(t *testing.T) {
 			if task.Attempt > 1 {
 				return passOn(ctx, task)
 			}
-			task.Emit("here", "")
+			task.Emit(jobs.Chunk{Text: "here"})
 			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}, jobs.MethodDisaggregated, []int{1, 1, 2, 2}},
 		"failed twice": {func(_ context.Context, task *protocol.Task) (protocol.Outcome, error) {
-			task.Emit("here", "")
+			task.Emit(jobs.Chunk{Text: "here"})
 			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "failed")
 		}, jobs.MethodFallback, []int{1, 1, 2, 2, 3, 3}},
 	} {
@@ -48,7 +48,7 @@ func TestWholeRequestInThePrefillStage(t *testing.T) {
 			r := newRig(t)
 			prefill := r.startPrefill(1, tt.prefill)
 			decode := r.start(protocol.RoleDecode, 1, func(ctx context.Context, task *protocol.Task) (protocol.Outcome, error) {
-				task.Emit("there", "")
+				task.Emit(jobs.Chunk{Text: "there"})
 				return answer(ctx, task)
 			})
 			if decode.Decoding() != 0 {

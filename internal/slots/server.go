@@ -49,6 +49,7 @@ type Identity struct {
 	Slots   int    // of a connected Server: used by us
 	Context int    // tokens of each slot
 	Adapted bool   // it has adapters (LoRA), which change what the model computes
+	NoTools bool   // its chat template has no tools, and it leaves them out of the prompt; false if it does not say
 	Start   string // another one at each start, of builds that make one up; else empty
 }
 
@@ -69,6 +70,9 @@ func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
 		Model    string `json:"model_path"`
 		Slots    int    `json:"total_slots"`
 		Start    string `json:"media_marker"` // random, so that a prompt cannot hold it
+		Template *struct {
+			Tools bool `json:"supports_tools"`
+		} `json:"chat_template_caps"`
 		Settings struct {
 			Context int `json:"n_ctx"`
 		} `json:"default_generation_settings"`
@@ -85,7 +89,7 @@ func Describe(ctx context.Context, c *Client, at Endpoint) (Identity, error) {
 	if err := c.call(ctx, at, "/lora-adapters", nil, &adapters); err != nil && (Lost(err) || ctx.Err() != nil) {
 		return Identity{}, err // any other says that it does not tell
 	}
-	return Identity{props.Build, props.Model, props.Slots, props.Settings.Context, len(adapters) > 0, props.Start}, nil
+	return Identity{props.Build, props.Model, props.Slots, props.Settings.Context, len(adapters) > 0, props.Template != nil && !props.Template.Tools, props.Start}, nil
 }
 
 // Connect asks a server what it is, as Describe does, and makes its slots available.

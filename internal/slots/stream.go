@@ -24,8 +24,9 @@ type Event struct {
 	// Of /v1/chat/completions.
 	Choices []struct {
 		Delta struct {
-			Content   string `json:"content"`
-			Reasoning string `json:"reasoning_content"`
+			Content   string                 `json:"content"`
+			Reasoning string                 `json:"reasoning_content"`
+			ToolCalls []engine.ToolCallDelta `json:"tool_calls"`
 		} `json:"delta"`
 		FinishReason string `json:"finish_reason"` // in the last one with text
 	} `json:"choices"`

@@ -68,6 +68,7 @@ type Spec struct {
 	FF        int // width of the feed-forward layer, or of each expert; a multiple of 32
 	Context   int // tokens the header promises
 	Seed      uint64
+	Says      string // the answer to every prompt, in place of gibberish, for a llama model with BPE; no word of it twice. Its chat template has tools
 }
 
 // Tiny is a llama model of about 4 MB that prefills thousands of tokens a second on one core.
@@ -109,6 +110,8 @@ func (s Spec) Validate() error {
 		return fmt.Errorf("model spec: Shape is %q, want one of %q", s.Shape, Shapes())
 	case s.Tokenizer != BPE && s.Tokenizer != SentencePiece:
 		return fmt.Errorf("model spec: Tokenizer is %q, want %q or %q", s.Tokenizer, BPE, SentencePiece)
+	case s.Says != "" && (s.Shape != Llama || s.Tokenizer != BPE || s.Weights != F32):
+		return fmt.Errorf("model spec: Says is %.20q, which only a %s model with %s and %s can say", s.Says, Llama, BPE, F32)
 	case s.Weights != F32 && s.Weights != Q8:
 		return fmt.Errorf("model spec: Weights is %q, want %q or %q", s.Weights, F32, Q8)
 	}
@@ -121,9 +124,23 @@ func Write(w io.Writer, s Spec) error {
 		return err
 	}
 	v := learnVocabulary(s.Tokenizer)
+	template := chatTemplate
+	if s.Says != "" {
+		template = toolsTemplate
+		words, err := s.words()
+		if err != nil {
+			return err
+		}
+		for _, w := range words {
+			v.tokens = append(v.tokens, token{spelling: w, bytes: w, kind: userToken})
+		}
+	}
 	tensors := s.tensors(v)
+	if s.Says != "" {
+		s.recite(&v, tensors)
+	}
 	out := bufio.NewWriterSize(w, 1<<20)
-	if err := writeHeader(out, append(s.metadata(), v.metadata(s.Tokenizer)...), tensors); err != nil {
+	if err := writeHeader(out, append(s.metadata(), v.metadata(s.Tokenizer, template)...), tensors); err != nil {
 		return fmt.Errorf("write model header: %w", err)
 	}
 	for _, t := range tensors {

@@ -33,6 +33,25 @@ const chatTemplate = `{% for message in messages %}<|im_start|>{{ message.role }
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`
 
+// toolsTemplate is chatTemplate with tools, in the form of Qwen's models.
+const toolsTemplate = `{% if tools %}<|im_start|>system
+# Tools
+You may call functions:
+<tools>{% for tool in tools %}
+{{ tool | tojson }}{% endfor %}
+</tools>
+For each call, return an object within tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.content %}{{ message.content }}{% endif %}{% for call in message.tool_calls or [] %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`
+
 // learnVocabulary makes the vocabulary of a tokenizer from the corpus. Both kinds know the same pieces.
 func learnVocabulary(t Tokenizer) vocabulary {
 	v := vocabulary{merges: learnMerges(corpus, mergeCount)}
@@ -111,7 +130,7 @@ func (v vocabulary) id(spelling string) uint32 {
 }
 
 // metadata is the tokenizer's part of the header.
-func (v vocabulary) metadata(t Tokenizer) []field {
+func (v vocabulary) metadata(t Tokenizer, template string) []field {
 	var spellings, merges []string
 	var kinds []int32
 	var scores []float32
@@ -121,7 +140,7 @@ func (v vocabulary) metadata(t Tokenizer) []field {
 	common := []field{
 		{"tokenizer.ggml.tokens", spellings},
 		{"tokenizer.ggml.token_type", kinds},
-		{"tokenizer.chat_template", chatTemplate},
+		{"tokenizer.chat_template", template},
 	}
 	if t == SentencePiece {
 		return append(common,

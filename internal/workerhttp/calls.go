@@ -11,7 +11,7 @@ import (
 )
 
 // discard takes the pieces of a text that is answered whole.
-func discard(string, string) error { return nil }
+func discard(jobs.Chunk) error { return nil }
 
 // prefill answers POST /prefill {"prompt"}. With an engine that hands over a context, that is the
 // list of token ids; /decode takes it back.

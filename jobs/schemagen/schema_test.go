@@ -82,8 +82,11 @@ func decode(t *testing.T, typ, field, rule string, n int) error {
 		items := make([]any, n)
 		for i := range items {
 			items[i] = "x"
-			if field == "messages" {
+			switch field {
+			case "messages":
 				items[i] = map[string]any{"role": "user", "content": "x"}
+			case "tools":
+				items[i] = map[string]any{"type": "function", "function": map[string]any{"name": "x"}}
 			}
 		}
 		v = items
@@ -125,7 +128,7 @@ func TestConstantsAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range []string{"Class", "Plan", "Role", "Think", "Kind", "Stage", "Status", "Method", "Code"} {
+	for _, typ := range []string{"Class", "Plan", "Role", "ToolChoice", "Think", "Kind", "Stage", "Status", "Method", "Code"} {
 		if len(src.Values[typ]) < 2 {
 			t.Errorf("%s has %d constants, want more", typ, len(src.Values[typ]))
 		}

@@ -120,7 +120,7 @@ func (m *machine) ask(t *testing.T, j *jobs.Job) engine.Completion {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := m.direct.Generate(ctx, engine.RequestOf(j), func(string, string) error { return nil })
+	c, err := m.direct.Generate(ctx, engine.RequestOf(j), func(jobs.Chunk) error { return nil })
 	if err != nil {
 		t.Fatalf("ask the engine itself: %v", err)
 	}

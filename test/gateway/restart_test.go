@@ -39,7 +39,7 @@ func (m *teller) tell(ctx context.Context, t *protocol.Task) (protocol.Outcome, 
 	m.mu.Unlock()
 	text := t.Job.Prompt
 	if text == "hold" {
-		t.Emit(text, "")
+		t.Emit(jobs.Chunk{Text: text})
 		select {
 		case <-m.enough:
 			return told(t.Job, text), nil
@@ -55,7 +55,7 @@ func (m *teller) tell(ctx context.Context, t *protocol.Task) (protocol.Outcome, 
 		if i == 3 && !again {
 			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "the engine broke off")
 		}
-		t.Emit(word, "")
+		t.Emit(jobs.Chunk{Text: word})
 	}
 	return told(t.Job, text), nil
 }

@@ -264,7 +264,7 @@ func (b *bench) one(ctx context.Context, i, n int) (r row, err error) {
 // first is the time to the first piece of text.
 func first(ctx context.Context, e engine.Engine, req engine.Request, from engine.Prefilled) (at time.Duration, err error) {
 	start, pieces := time.Now(), 0
-	c, err := e.Decode(ctx, req, from, func(string, string) error {
+	c, err := e.Decode(ctx, req, from, func(jobs.Chunk) error {
 		if pieces++; pieces == 1 {
 			at = time.Since(start)
 		}
@@ -276,7 +276,7 @@ func first(ctx context.Context, e engine.Engine, req engine.Request, from engine
 	return at, err
 }
 
-var quiet engine.Emit = func(string, string) error { return nil }
+var quiet engine.Emit = func(jobs.Chunk) error { return nil }
 
 // request is a greedy one of about n tokens, unlike every other from its first words on.
 func request(title string, n int) engine.Request {

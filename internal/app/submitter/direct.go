@@ -23,7 +23,7 @@ func GenerateDirect(ctx context.Context, url string, j *jobs.Job) (*jobs.Result,
 		return nil, err
 	}
 	start := time.Now()
-	done, err := o.Generate(ctx, engine.RequestOf(j), func(string, string) error { return nil })
+	done, err := o.Generate(ctx, engine.RequestOf(j), func(jobs.Chunk) error { return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (e *echo) Generate(ctx context.Context, req engine.Request, emit engine.Emi
 	}
 	words := strings.SplitAfter(text, " ")
 	for _, w := range words {
-		if err := emit(w, ""); err != nil {
+		if err := emit(jobs.Chunk{Text: w}); err != nil {
 			return engine.Completion{}, err
 		}
 	}

@@ -10,6 +10,7 @@ package enginetest
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -185,18 +186,27 @@ func patient(t testing.TB) context.Context {
 // emitted gathers what was emitted.
 type emitted struct {
 	text, thinking string
+	calls          []jobs.ToolCall
 	mixed, empty   int
 }
 
-func (e *emitted) emit(text, thinking string) error {
-	switch {
-	case text != "" && thinking != "":
-		e.mixed++
-	case text == "" && thinking == "":
-		e.empty++
+func (e *emitted) emit(piece jobs.Chunk) error {
+	kinds := 0
+	for _, there := range []bool{piece.Text != "", piece.Thinking != "", len(piece.ToolCalls) > 0} {
+		if there {
+			kinds++
+		}
 	}
-	e.text += text
-	e.thinking += thinking
+	switch kinds {
+	case 0:
+		e.empty++
+	case 1:
+	default:
+		e.mixed++
+	}
+	e.text += piece.Text
+	e.thinking += piece.Thinking
+	e.calls = append(e.calls, piece.ToolCalls...)
 	return nil
 }
 
@@ -205,8 +215,11 @@ func (e *emitted) check(t *testing.T, c engine.Completion) {
 	if e.text != c.Text || e.thinking != c.Thinking {
 		t.Errorf("the pieces do not add up to the completion:\n text %q, want %q\n thinking %q, want %q", e.text, c.Text, e.thinking, c.Thinking)
 	}
+	if !reflect.DeepEqual(e.calls, c.ToolCalls) {
+		t.Errorf("the calls %s were emitted, and the completion has %s", e.calls, c.ToolCalls)
+	}
 	if e.mixed > 0 || e.empty > 0 {
-		t.Errorf("%d pieces were text and thinking at once, %d nothing", e.mixed, e.empty)
+		t.Errorf("%d pieces were text, thinking and calls at once, %d nothing", e.mixed, e.empty)
 	}
 }
 

@@ -22,7 +22,7 @@ const promptly = 5 * time.Second
 // long is how many tokens a request asks for that is to be ended early. An engine that cannot be interrupted at once, as a fast Ollama, comes to their end.
 const long = 256
 
-var discard engine.Emit = func(string, string) error { return nil }
+var discard engine.Emit = func(jobs.Chunk) error { return nil }
 
 // cancel: a cancelled call returns the cause at once, and the engine goes on with the next request.
 func (s *suite) cancel(t *testing.T) {
@@ -33,7 +33,7 @@ func (s *suite) cancel(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(patient(t))
 		defer cancel(nil)
 		var told time.Time
-		_, err := s.Engine.Generate(ctx, long, func(string, string) error {
+		_, err := s.Engine.Generate(ctx, long, func(jobs.Chunk) error {
 			if told.IsZero() {
 				told = time.Now()
 				cancel(cause)
@@ -63,7 +63,7 @@ func (s *suite) cancel(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, jobs.ErrDeadline)
 		defer cancel()
 		start := time.Now()
-		_, err := s.Engine.Generate(ctx, long, func(string, string) error {
+		_, err := s.Engine.Generate(ctx, long, func(jobs.Chunk) error {
 			<-ctx.Done() // however fast the engine is
 			return nil
 		})
@@ -79,7 +79,7 @@ func (s *suite) emitError(t *testing.T) {
 	stop := errors.New("enough")
 	calls := 0
 	start := time.Now()
-	_, err := s.Engine.Generate(patient(t), greedy("Talk on.", long), func(string, string) error {
+	_, err := s.Engine.Generate(patient(t), greedy("Talk on.", long), func(jobs.Chunk) error {
 		if calls++; calls == 3 {
 			return stop
 		}

@@ -219,7 +219,7 @@ func (s *suite) progress(t *testing.T) {
 	if n := signs.Swap(0); err != nil || n < 1 {
 		t.Errorf("Prefill gave %d signs of life (%v)", n, err)
 	}
-	if _, err := s.Engine.Decode(patient(t), req, p, func(string, string) error { return nil }); err != nil || signs.Load() < 2 {
+	if _, err := s.Engine.Decode(patient(t), req, p, func(jobs.Chunk) error { return nil }); err != nil || signs.Load() < 2 {
 		t.Errorf("Decode of 4 tokens gave %d signs of life (%v)", signs.Load(), err)
 	}
 }

@@ -265,7 +265,7 @@ func (p Pair) wrong(t *testing.T) {
 			want := p.continued(t, req)
 			spoil(t, &pre)
 			calls := 0
-			_, err := p.Decode.Decode(patient(t), req, pre, func(string, string) error { calls++; return nil })
+			_, err := p.Decode.Decode(patient(t), req, pre, func(jobs.Chunk) error { calls++; return nil })
 			refused, ok := errors.AsType[*protocol.HandoverError](err)
 			if !ok || calls > 0 || refused.Failure == "" {
 				t.Fatalf("Decode returned %v after %d pieces; want a *protocol.HandoverError before the first", err, calls)

@@ -100,7 +100,7 @@ func handedOver(t *testing.T, prefill, decode engine.Engine, record []byte) stri
 	}
 	defer os.Remove(moved.Path)
 	p.State = &moved
-	c, err := decode.Decode(t.Context(), req, p, func(string, string) error { return nil })
+	c, err := decode.Decode(t.Context(), req, p, func(jobs.Chunk) error { return nil })
 	if err != nil || c.Imported == nil {
 		t.Fatalf("Decode: imported %v, warnings %q, %v", c.Imported, c.Warnings, err)
 	}
