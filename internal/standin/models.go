@@ -22,6 +22,25 @@ const chatTemplate = `{{- range .Messages }}<|im_start|>{{ .Role }}
 {{ end }}<|im_start|>assistant
 `
 
+// toolsTemplate is the same with tools, for models that say what they are told to. Ollama finds calls by the text after `if .ToolCalls`.
+const toolsTemplate = `{{- if .Tools }}<|im_start|>system
+# Tools
+You may call functions:
+<tools>{{ range .Tools }}
+{{ . }}{{ end }}
+</tools>
+For each call, return an object within tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{{ end }}{{ range .Messages }}<|im_start|>{{ .Role }}
+{{ .Content }}{{ if .ToolCalls }}{{ range .ToolCalls }}
+<tool_call>
+{"name": "{{ .Function.Name }}", "arguments": {{ .Function.Arguments }}}
+</tool_call>{{ end }}{{ end }}<|im_end|>
+{{ end }}<|im_start|>assistant
+`
+
 // importModels makes the server serve o.Models, in the order of their names.
 func (s *Ollama) importModels(ctx context.Context, o OllamaOptions) error {
 	api := modelAPI{url: s.url, client: &http.Client{Transport: &http.Transport{}}}
@@ -63,8 +82,12 @@ func (a modelAPI) importModel(ctx context.Context, name, cacheDir string, spec t
 			return err
 		}
 	}
+	template := chatTemplate
+	if spec.Says != "" {
+		template = toolsTemplate
+	}
 	create, err := json.Marshal(map[string]any{
-		"model": name, "files": map[string]string{"model.gguf": digest}, "template": chatTemplate, "stream": false,
+		"model": name, "files": map[string]string{"model.gguf": digest}, "template": template, "stream": false,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ const (
 	CacheCounts  Ability = "cache counts"  // say how much of a prompt was cached
 	States       Ability = "states"        // move KV states
 	Formats      Ability = "formats"       // hold an answer to a JSON schema
+	Tools        Ability = "tools"         // have a model call functions
 )
 
 // Subject is an engine under test and what the suite needs to know about it. The suite closes all
@@ -43,6 +44,7 @@ type Subject struct {
 	Forget func(ctx context.Context) error
 
 	Thinker     engine.Engine // the same, with a model that can think
+	Caller      engine.Engine // the same, with the model of that name
 	Missing     engine.Engine // the same, for a model that its server does not have
 	Unreachable engine.Engine // the same, with nobody listening at its address
 
@@ -68,7 +70,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	if s.Slots < 1 {
 		t.Fatalf("Subject.Slots is %d; want at least 1", s.Slots)
 	}
-	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil, States: s.Peer == nil} {
+	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil, States: s.Peer == nil, Tools: s.Caller == nil} {
 		if lacks && s.Cannot[ability] == "" {
 			t.Fatalf("the subject brings no engine to show %q, and no reason in Cannot", ability)
 		}
@@ -93,6 +95,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("schema", s.schema)
 	t.Run("roles", s.roles)
 	t.Run("thinking", s.thinking)
+	t.Run("tools", s.tools)
 	t.Run("progress", s.progress)
 	t.Run("concurrent", s.concurrent)
 	t.Run("cancel", s.cancel)
@@ -102,7 +105,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("missing", s.missing)
 	t.Run("unreachable", s.unreachable)
 	t.Run("close", func(t *testing.T) {
-		for _, e := range []engine.Engine{s.Engine, s.Peer, s.Thinker, s.Missing, s.Unreachable} {
+		for _, e := range []engine.Engine{s.Engine, s.Peer, s.Thinker, s.Caller, s.Missing, s.Unreachable} {
 			if e == nil {
 				continue
 			}
