@@ -100,3 +100,11 @@ func DecodeToken(token string) (string, error) {
 	}
 	return b.String(), nil
 }
+
+// What a model may be able to do, as Ollama calls it.
+const (
+	CanComplete = "completion" // generate text
+	CanTools    = "tools"      // call functions
+	CanSee      = "vision"     // take images
+	CanThink    = "thinking"   // reason before it answers
+)

@@ -36,16 +36,17 @@ const localNumCtx = 32768
 
 // LocalOptions describe a whole system in one process.
 type LocalOptions struct {
-	Dir       string   // NATS store, kept; empty: a private temporary folder, removed at Stop
-	Port      int      // of the NATS server; 0: a free one
-	NATSOnly  bool     // no engines and no workers
-	Secure    bool     // the NATS server asks for keys, over TLS, and gives each program its own rights only
-	Graders   []string // users who may submit, if Secure
-	Standins  bool     // no NATS and no workers: only the stand-in engines
-	Engine    string   // ollama, llamacpp, standin; empty: an Ollama that runs on this machine and has the models, else stand-ins
-	EngineURL string   // of a running engine
-	ModelFile string   // GGUF file, for llamacpp
-	Models    []string // to serve; empty: the two of the original installation
+	Dir       string                    // NATS store, kept; empty: a private temporary folder, removed at Stop
+	Port      int                       // of the NATS server; 0: a free one
+	NATSOnly  bool                      // no engines and no workers
+	Secure    bool                      // the NATS server asks for keys, over TLS, and gives each program its own rights only
+	Graders   []string                  // users who may submit, if Secure
+	Standins  bool                      // no NATS and no workers: only the stand-in engines
+	Engine    string                    // ollama, llamacpp, standin; empty: an Ollama that runs on this machine and has the models, else stand-ins
+	EngineURL string                    // of a running engine
+	ModelFile string                    // GGUF file, for llamacpp
+	Models    []string                  // to serve; empty: the two of the original installation
+	Specs     map[string]tinymodel.Spec // of stand-ins, by the names of their models; nil: the usual ones
 	Log       *slog.Logger
 	Say       func(format string, args ...any) // tells the user what must be known
 }
@@ -233,8 +234,12 @@ func OllamaHas(ctx context.Context, url string, models []string) bool {
 
 // standIns starts two real Ollamas with small models, as the two machines.
 func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode WorkerFlags, err error) {
+	models := maps.Clone(o.Specs)
+	if models == nil {
+		models = standin.Models()
+	}
 	for _, m := range o.Models {
-		if m != standin.CodeModel && m != standin.FeedbackModel {
+		if _, there := models[m]; !there {
 			return prefill, decode, jobs.Errorf(jobs.CodeUnknownModel,
 				"model %s has no stand-in; local mode has %s and %s. For real text run an Ollama on this machine and: ollama pull %s",
 				m, standin.CodeModel, standin.FeedbackModel, m)
@@ -247,7 +252,6 @@ func (l *Local) standIns(ctx context.Context, o *LocalOptions) (prefill, decode 
 	if err != nil {
 		return prefill, decode, err
 	}
-	models := standin.Models()
 	maps.DeleteFunc(models, func(name string, _ tinymodel.Spec) bool { return !slices.Contains(o.Models, name) })
 	for _, side := range []struct {
 		role  jobs.Stage

@@ -81,19 +81,11 @@ type Description struct {
 	Loaded        bool     // the model is in memory, and its digest known where that must be computed
 	Slots         int      // requests it can compute at once, as far as it says; 0 if it does not
 	ContextTokens int      // tokens of context a request may use
-	Capabilities  []string // of the model in this engine: those of the constants that it has; nil if the engine does not say
+	Capabilities  []string // of the model in this engine: such as jobs.CanTools; nil if the engine does not say
 	Handover      []jobs.Kind
 	KVTransfer    *KVTransfer // nil if it cannot move KV states
 	NoKVTransfer  string      // why not, with the remedy
 }
-
-// What a model may be able to do, as Ollama calls it.
-const (
-	CanComplete = "completion" // generate text
-	CanTools    = "tools"      // call functions
-	CanSee      = "vision"     // take images
-	CanThink    = "thinking"   // reason before it answers
-)
 
 // KVTransfer is what an engine says of the KV states that it writes and reads.
 type KVTransfer struct {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
@@ -72,7 +71,7 @@ var noDigest = strings.Repeat("0", 64)
 // abilities are the capabilities of a model; one of which nobody says any generates text.
 func (m model) abilities() []string {
 	if m.capabilities == nil {
-		return []string{engine.CanComplete}
+		return []string{jobs.CanComplete}
 	}
 	return m.capabilities
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"tandem/internal/openai"
 	"tandem/jobs"
 )
 
@@ -129,13 +128,23 @@ type chatCompletionRequest struct {
 }
 
 type openAIMessage struct {
-	Role      jobs.Role         `json:"role"`
-	Content   json.RawMessage   `json:"content"`
-	Name      string            `json:"name"`
-	Refusal   json.RawMessage   `json:"refusal"`
-	Thinking  string            `json:"reasoning_content"`
-	ToolCalls []openai.ToolCall `json:"tool_calls"`
-	ToolCall  string            `json:"tool_call_id"`
+	Role      jobs.Role       `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	Name      string          `json:"name"`
+	Refusal   json.RawMessage `json:"refusal"`
+	Thinking  string          `json:"reasoning_content"`
+	ToolCalls []openAICall    `json:"tool_calls"`
+	ToolCall  string          `json:"tool_call_id"`
+}
+
+type openAICall struct {
+	Index    *int   `json:"index,omitempty"` // in a stream
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"` // JSON
+	} `json:"function"`
 }
 
 type responseFormat struct {
@@ -229,10 +238,17 @@ func chatCompletion(data []byte) (*completion, error) {
 	default:
 		j.Think = jobs.Think(in.ReasoningEffort)
 	}
+	names := map[string]string{} // of the functions that were called, by the ids of the calls: some templates want them with the answers
 	for i, m := range in.Messages {
 		message, err := m.message(i)
 		if err != nil {
 			return nil, err
+		}
+		if name := names[message.ToolCallID]; message.Role == jobs.RoleTool && message.ToolName == "" {
+			message.ToolName = name
+		}
+		for _, call := range message.ToolCalls {
+			names[call.ID] = call.Name
 		}
 		j.Messages = append(j.Messages, message)
 	}
@@ -382,21 +398,17 @@ func (c *completion) choice(key string, piece jobs.Chunk, role bool, finish any)
 
 // calls writes calls; of a stream, each with its place in the answer.
 func (c *completion) calls(key string, calls []jobs.ToolCall) any {
-	list := openai.ToolCalls(calls)
-	if key == "message" {
-		return list
+	var list []openAICall
+	for _, call := range calls {
+		out := openAICall{ID: call.ID, Type: "function"}
+		out.Function.Name, out.Function.Arguments = call.Name, string(call.Arguments)
+		if key == "delta" {
+			out.Index = new(c.called)
+			c.called++
+		}
+		list = append(list, out)
 	}
-	var deltas []toolCallDelta
-	for _, call := range list {
-		deltas = append(deltas, toolCallDelta{c.called, call})
-		c.called++
-	}
-	return deltas
-}
-
-type toolCallDelta struct {
-	Index int `json:"index"`
-	openai.ToolCall
+	return list
 }
 
 // whole is the answer that is not streamed.

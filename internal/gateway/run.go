@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"tandem/client/admin"
-	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
@@ -207,8 +206,8 @@ func (g *gateway) able(r *http.Request, j *jobs.Job, name string) error {
 		there         bool
 		ability, what string
 	}{
-		{len(j.Tools) > 0, engine.CanTools, "tools"},
-		{slices.ContainsFunc(j.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }), engine.CanSee, "images"},
+		{len(j.Tools) > 0, jobs.CanTools, "tools"},
+		{slices.ContainsFunc(j.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }), jobs.CanSee, "images"},
 	} {
 		if !need.there {
 			continue

@@ -7,6 +7,7 @@ import (
 
 	"tandem/internal/engine/enginetest"
 	"tandem/internal/gguf"
+	"tandem/internal/standin"
 	"tandem/internal/standin/standintest"
 	"tandem/internal/tinymodel"
 )
@@ -43,7 +44,7 @@ func TestConformance(t *testing.T) {
 					Engine: e, Peer: machine(), Window: header.WindowTokens, Slots: slots, Unreachable: dead,
 					Forget:  func(ctx context.Context) error { return forget(ctx, e) },
 					Thinker: attachedTo(t, "--chat-template-file", write(t, "thinker.jinja", standintest.Thinker), "--ctx-size", "1024", "--parallel", "1"),
-					Caller:  supervised(t, Options{Model: "caller:1b", ModelFile: modelOf(t, enginetest.Caller()), Slots: 1, NumCtx: 1024, StateDir: t.TempDir()}),
+					Caller:  supervised(t, Options{Model: "caller:1b", ModelFile: modelOf(t, standin.Caller()), Slots: 1, NumCtx: 1024, StateDir: t.TempDir()}),
 					Cannot:  map[enginetest.Ability]string{enginetest.MissingModel: "a llama-server has the one model that it was started with"},
 				}
 			})

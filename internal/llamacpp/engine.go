@@ -77,9 +77,9 @@ func (e *Engine) Describe(ctx context.Context) (engine.Description, error) {
 		return d, err
 	}
 	id := s.Identity()
-	d.Capabilities = []string{engine.CanComplete}
+	d.Capabilities = []string{jobs.CanComplete}
 	if !id.NoTools {
-		d.Capabilities = append(d.Capabilities, engine.CanTools)
+		d.Capabilities = append(d.Capabilities, jobs.CanTools)
 	}
 	d.Loaded, d.Version, d.ModelDigest, d.Slots, d.ContextTokens = s.digest.settled(), id.Build, s.digest.known(), id.Slots, id.Context
 	if d.KVTransfer, err = s.KVTransfer(ctx); err == nil {

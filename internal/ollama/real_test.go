@@ -24,7 +24,7 @@ const thinkTemplate = `{{ range .Messages }}<|im_start|>{{ .Role }}
 // TestReal runs the suite against a real Ollama, with either kind of tokenizer and hand-over.
 func TestReal(t *testing.T) {
 	models := standin.Models()
-	models["thinker:1b"], models["caller:1b"] = thinker(), enginetest.Caller()
+	models["thinker:1b"], models["caller:1b"] = thinker(), standin.Caller()
 	server, other := startMachine(t, 1, models), startMachine(t, 1, standin.Models())
 	create(t, server.URL(), map[string]any{"model": "thinker:1b", "from": "thinker:1b", "template": thinkTemplate})
 

@@ -109,7 +109,7 @@ func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 		w.Think = req.Think == jobs.ThinkOn
 	default:
 		// How hard to think is nothing to a model that cannot, and Ollama would refuse it.
-		if m, err := e.about(ctx); err != nil || slices.Contains(m.can, engine.CanThink) {
+		if m, err := e.about(ctx); err != nil || slices.Contains(m.can, jobs.CanThink) {
 			w.Think = req.Think
 		}
 	}

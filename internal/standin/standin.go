@@ -29,6 +29,13 @@ func Models() map[string]tinymodel.Spec {
 	}
 }
 
+// Caller is a model that answers every prompt with a call of the function add with 2 and 3.
+func Caller() tinymodel.Spec {
+	spec := tinymodel.Tiny(tinymodel.BPE)
+	spec.Says = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": 3}}\n</tool_call>"
+	return spec
+}
+
 // CacheDir is where engines and models are kept between runs: $TANDEM_CACHE, else $XDG_CACHE_HOME/tandem, else
 // ~/.cache/tandem. scripts/engines.sh uses the same.
 func CacheDir() (string, error) {

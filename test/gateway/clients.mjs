@@ -1,11 +1,11 @@
-// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL. Prints one line of JSON for each step, with what was answered: the status,
+// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL CALLER, the second of which calls functions. Prints one line of JSON for each step, with what was answered: the status,
 // and the path and JSON type of each field.
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { ChatOllama } from '@langchain/ollama'
 import { ChatOpenAI } from '@langchain/openai'
 
-const [url, model] = process.argv.slice(2)
+const [url, model, caller] = process.argv.slice(2)
 let answers = []
 const fields = (v, path, into) => {
   if (Array.isArray(v)) {
@@ -96,7 +96,27 @@ await step('ollama abort', async () => {
 })
 await step('ollama, a model that is not there', async () => ollama.generate({ model: 'nobody:1b', prompt: 'Hello' }))
 await step('ollama, an option that is not there', async () => ollama.generate({ model, prompt: 'Hello', options: { mirostat: 1, num_predict: 4 } }))
-await step('ollama, tools', async () => ollama.chat({ model, messages: [{ role: 'user', content: 'x' }], tools: [{ type: 'function', function: { name: 'f' } }], options: few }))
+const tools = [{ type: 'function', function: { name: 'add', description: 'Adds two numbers.', parameters: { type: 'object', properties: { a: { type: 'integer' }, b: { type: 'integer' } }, required: ['a', 'b'] } } }]
+const sum = [{ role: 'user', content: 'What is 2 + 3?' }]
+await step('ollama show, a model that calls', async () => ({ capabilities: (await ollama.show({ model: caller })).capabilities }))
+await step('ollama, tools of a model without', async () => ollama.chat({ model, messages: sum, tools, options: few }))
+await step('ollama, an image for a model that sees none', async () => ollama.chat({ model, messages: [{ role: 'user', content: 'What is this?', images: ['iVBORw0KGgo='] }], options: few }))
+await step('ollama chat, tools', async () => {
+  const r = await ollama.chat({ model: caller, messages: sum, tools })
+  const after = await ollama.chat({ model: caller, messages: [...sum, r.message, { role: 'tool', tool_name: 'add', content: '5' }], tools })
+  return { calls: r.message.tool_calls.map((c) => ({ id: c.id, ...c.function })), text: r.message.content, reason: r.done_reason, prompt: after.prompt_eval_count - r.prompt_eval_count }
+})
+await step('ollama chat, tools, streamed', async () => {
+  const calls = []
+  let text = ''
+  let last
+  for await (const part of await ollama.chat({ model: caller, messages: sum, tools, stream: true })) {
+    text += part.message.content
+    for (const c of part.message.tool_calls ?? []) calls.push({ id: c.id, ...c.function })
+    last = part
+  }
+  return { calls, text, reason: last.done_reason }
+})
 
 await step('openai models', async () => ({ models: (await openai.models.list()).data.map((m) => m.id), one: (await openai.models.retrieve(model)).id }))
 await step('openai chat', async () => {
@@ -136,6 +156,22 @@ await step('openai completion, streamed', async () => {
 await step('openai, a model that is not there', async () => openai.chat.completions.create({ model: 'nobody:1b', messages: [{ role: 'user', content: 'x' }] }))
 await step('openai, a parameter that is not supported', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, logit_bias: { 50256: -100 } }))
 await step('openai, several answers', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, n: 2 }))
+await step('openai chat, tools', async () => {
+  const r = await openai.chat.completions.create({ model: caller, messages: sum, tools })
+  const [{ message, finish_reason }] = r.choices
+  const after = await openai.chat.completions.create({ model: caller, messages: [...sum, message, { role: 'tool', tool_call_id: message.tool_calls[0].id, content: '5' }], tools })
+  return { calls: message.tool_calls.map((c) => ({ id: c.id, name: c.function.name, arguments: JSON.parse(c.function.arguments) })), text: message.content ?? '', finish: finish_reason, prompt: after.usage.prompt_tokens - r.usage.prompt_tokens }
+})
+await step('openai chat, tools, streamed', async () => {
+  const calls = []
+  let finish
+  for await (const part of await openai.chat.completions.create({ model: caller, messages: sum, tools, stream: true })) {
+    for (const c of part.choices[0]?.delta?.tool_calls ?? []) calls[c.index] = { id: c.id, name: c.function.name, arguments: JSON.parse(c.function.arguments) }
+    finish ??= part.choices[0]?.finish_reason
+  }
+  return { calls, finish }
+})
+await step('openai chat, tools that must be called', async () => openai.chat.completions.create({ model: caller, messages: sum, tools, tool_choice: 'required' }))
 
 // Batches are nothing of Ollama's.
 if (!process.argv.includes('--no-batches')) {
@@ -185,4 +221,12 @@ await step('langchain openai', async () => {
   let streamed = ''
   for await (const part of await chat.stream('Hello')) streamed += part.content
   return { text: (await chat.invoke('Hello')).content, streamed }
+})
+await step('langchain ollama, tools', async () => {
+  const r = await new ChatOllama({ baseUrl: url, fetch: seen, model: caller }).bindTools(tools).invoke('What is 2 + 3?')
+  return { calls: r.tool_calls.map((c) => ({ id: c.id, name: c.name, arguments: c.args })) }
+})
+await step('langchain openai, tools', async () => {
+  const r = await new ChatOpenAI({ model: caller, apiKey: 'none', maxRetries: 0, configuration: { baseURL: `${url}/v1`, fetch: seen } }).bindTools(tools).invoke('What is 2 + 3?')
+  return { calls: r.tool_calls.map((c) => ({ id: c.id, name: c.name, arguments: c.args })) }
 })

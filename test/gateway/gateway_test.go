@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -32,10 +33,15 @@ type door struct {
 	client *admin.Client
 }
 
+// callerModel calls a function.
+const callerModel = "caller:1b"
+
 func open(t *testing.T) *door {
 	t.Helper()
+	models := standin.Models()
+	models[callerModel] = standin.Caller()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel}, Say: t.Logf, Log: log})
+	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel, callerModel}, Specs: models, Say: t.Logf, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +59,12 @@ func open(t *testing.T) *door {
 	_, decode := l.Engines()
 	d.engine = decode.EngineURL
 	return d
+}
+
+// call is one of a function.
+type call struct {
+	ID, Name  string
+	Arguments map[string]int
 }
 
 // step is one line that clients.mjs prints.
@@ -80,6 +92,7 @@ type step struct {
 	Usage        map[string]any
 	ID, Object   string
 	Aborted      bool
+	Calls        []call
 	Answers      []answer
 }
 
@@ -101,10 +114,16 @@ func (d *door) clients(t *testing.T) {
 		steps[s.Step] = s
 	}
 	written := func(s step) bool { return s.Text != "" && s.Failed == "" }
+	called := func(s step) bool {
+		return s.Failed == "" && len(s.Calls) == 1 && s.Calls[0].ID != "" && s.Calls[0].Name == "add" && maps.Equal(s.Calls[0].Arguments, map[string]int{"a": 2, "b": 3})
+	}
+	both := func(s step) bool {
+		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, standin.CodeModel})
+	}
 	for name, good := range map[string]func(s step) bool{
-		"ollama list": func(s step) bool { return len(s.Models) == 1 && s.Models[0] == standin.CodeModel },
+		"ollama list": both,
 		"ollama show": func(s step) bool { return len(s.Capabilities) > 0 },
-		"ollama ps":   func(s step) bool { return len(s.Models) == 1 },
+		"ollama ps":   both,
 		"ollama generate": func(s step) bool {
 			return written(s) && s.Done && s.Reason == "length" && s.Prompt > 0 && s.Written == 12 && s.Total > 0 && s.Method != ""
 		},
@@ -120,8 +139,23 @@ func (d *door) clients(t *testing.T) {
 		"ollama, an option that is not there": func(s step) bool {
 			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "options.mirostat is not supported here")
 		},
-		"ollama, tools": func(s step) bool { return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "tools") },
-		"openai models": func(s step) bool { return len(s.Models) == 1 && s.One == standin.CodeModel },
+		"ollama show, a model that calls": func(s step) bool { return slices.Contains(s.Capabilities, "tools") },
+		"ollama, tools of a model without": func(s step) bool {
+			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "does not support tools")
+		},
+		"ollama, an image for a model that sees none": func(s step) bool {
+			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "does not support images")
+		},
+		"ollama chat, tools":           func(s step) bool { return called(s) && s.Reason == "stop" && s.Prompt > 0 },
+		"ollama chat, tools, streamed": func(s step) bool { return called(s) && s.Reason == "stop" },
+		"openai chat, tools":           func(s step) bool { return called(s) && s.Finish == "tool_calls" && s.Prompt > 0 },
+		"openai chat, tools, streamed": func(s step) bool { return called(s) && s.Finish == "tool_calls" },
+		"openai chat, tools that must be called": func(s step) bool {
+			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "tool_choice is required")
+		},
+		"langchain ollama, tools": called,
+		"langchain openai, tools": called,
+		"openai models":           func(s step) bool { return both(s) && s.One == standin.CodeModel },
 		"openai chat": func(s step) bool {
 			return written(s) && s.Finish == "length" && s.Usage["completion_tokens"] == 12.0 && strings.HasPrefix(s.ID, "chatcmpl-")
 		},
@@ -243,9 +277,8 @@ func (d *door) goesAway(t *testing.T) {
 // The API of Tandem's forerunners, as a script with curl asks.
 func (d *door) curl(t *testing.T) {
 	for _, tt := range []struct{ path, body, want string }{
-		{"/generate", `{"prompt": "Hello", "max_tokens": 5}`, `"generation_time":`},
 		{"/generate", `{"prompt": "Hello", "max_tokens": 5, "model": "` + standin.CodeModel + `"}`, `"model":"` + standin.CodeModel + `"`},
-		{"/health", "", `{"loaded":{"` + standin.CodeModel + `":true},"status":"ok"}`},
+		{"/health", "", `{"loaded":{"` + callerModel + `":true,"` + standin.CodeModel + `":true},"status":"ok"}`},
 		{"/servers", "", `"role":"decode"`},
 	} {
 		method, kind := http.MethodGet, ""
@@ -289,7 +322,12 @@ func (d *door) badRequests(t *testing.T) {
 		"no messages":        {chat, `{` + model + `}`, nil, 400, "messages is empty"},
 		"a role of nobody":   {chat, `{` + model + `, "messages": [{"role": "boss", "content": "x"}]}`, nil, 400, "role"},
 		"too many tokens":    {generate, `{` + model + `, "prompt": "x", "options": {"num_predict": 1000000000}}`, nil, 400, "num_predict"},
-		"an image":           {generate, `{` + model + `, "prompt": "x", "images": ["aGVsbG8="]}`, nil, 400, "images is not supported here"},
+		"an image":           {generate, `{` + model + `, "prompt": "x", "images": ["aGVsbG8="]}`, nil, 400, "does not support images"},
+		"an image's address": {chat, `{` + model + `, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]}`, nil, 400, "nothing is fetched here"},
+		"a tool of nobody":   {"/api/chat", `{"model": "` + callerModel + `", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, nil, 400, "tools[0] is none"},
+		"a call cut off":     {chat, `{` + model + `, "messages": [{"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}]}]}`, nil, 400, "messages[0].tool_calls[0].function.arguments"},
+		"a choice of nobody": {chat, `{` + model + `, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function"}}`, nil, 400, "tool_choice is"},
+		"which model":        {"/generate", `{"prompt": "Hello"}`, nil, 400, "model is required: there are 2"},
 		"a form":             {generate, "prompt=x", []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "not as it must be"},
 		"another kind":       {generate, `{}`, []string{"Content-Type", "text/html"}, 415, "send application/json"},
 		"a page":             {generate, `{}`, []string{"Origin", "https://example.org", "Sec-Fetch-Site", "cross-site"}, 403, "web pages of other origins"},

@@ -129,7 +129,7 @@ func parseJob(data []byte, base jobs.Job) (*jobs.Job, error) {
 	j.ID = jobs.NewID()
 	fields := map[string]any{
 		"custom_id": &j.CustomID, "model": &j.Model, "system": &j.System, "prompt": &j.Prompt,
-		"messages": &j.Messages, "format": &j.Format, "think": &j.Think, "options": &j.Options,
+		"messages": &j.Messages, "tools": &j.Tools, "tool_choice": &j.ToolChoice, "format": &j.Format, "think": &j.Think, "options": &j.Options,
 		"plan": &j.Plan, "shared_prefix": &j.SharedPrefix, "labels": &j.Labels,
 	}
 	if err := readFields(data, fields); err != nil {
@@ -186,6 +186,11 @@ func checkNested(j *jobs.Job) error {
 	for i, m := range j.Messages {
 		for name := range m.Extra {
 			return unknownField(fmt.Sprintf("messages[%d].", i), name, jsonNames(m))
+		}
+		for n, call := range m.ToolCalls {
+			for name := range call.Extra {
+				return unknownField(fmt.Sprintf("messages[%d].tool_calls[%d].", i, n), name, jsonNames(call))
+			}
 		}
 	}
 	return nil

@@ -51,6 +51,8 @@ func TestReadJobs(t *testing.T) {
 		{"unknown field, case", `{"custom_id":"a","Model":"m","prompt":"p"}`, nil, []string{`field "Model" is unknown; did you mean "model"?`}},
 		{"unknown field, far", `{"custom_id":"a","model":"m","prompt":"p","priority":1}`, nil, []string{`field "priority" is unknown; known are custom_id`}},
 		{"unknown option", `{"custom_id":"a","model":"m","prompt":"p","options":{"temprature":1}}`, nil, []string{`field "options.temprature" is unknown; did you mean "options.temperature"?`}},
+		{"tools", `{"custom_id":"a","model":"m","tools":[{"type":"function","function":{"name":"add"}}],"tool_choice":"auto","messages":[{"role":"user","content":"hi"}]}`, []string{"a"}, nil},
+		{"unknown in a call", `{"custom_id":"a","model":"m","messages":[{"role":"assistant","tool_calls":[{"name":"add","arguments":{},"function":{}}]}]}`, nil, []string{`field "messages[0].tool_calls[0].function" is unknown`}},
 		{"unknown in a message", `{"custom_id":"a","model":"m","messages":[{"role":"user","content":"x","contents":""}]}`, nil, []string{`field "messages[0].contents" is unknown`}},
 		{"wrong type", `{"custom_id":"a","model":3,"prompt":"p"}`, nil, []string{"line 1: model is a JSON number; want a string"}},
 		{"wrong type inside", `{"custom_id":"a","model":"m","prompt":"p","options":{"temperature":"hot"}}`, nil, []string{"options.temperature is a JSON string; want a number"}},

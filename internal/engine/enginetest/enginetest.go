@@ -44,7 +44,7 @@ type Subject struct {
 	Forget func(ctx context.Context) error
 
 	Thinker     engine.Engine // the same, with a model that can think
-	Caller      engine.Engine // the same, with the model of that name
+	Caller      engine.Engine // the same, with a model that answers every prompt with a call of add with 2 and 3, if it is told of it
 	Missing     engine.Engine // the same, for a model that its server does not have
 	Unreachable engine.Engine // the same, with nobody listening at its address
 

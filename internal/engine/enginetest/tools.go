@@ -8,19 +8,11 @@ import (
 	"testing"
 
 	"tandem/internal/engine"
-	"tandem/internal/tinymodel"
 	"tandem/jobs"
 )
 
-// Caller is a model that answers every prompt with a call of add with 2 and 3.
-func Caller() tinymodel.Spec {
-	spec := tinymodel.Tiny(tinymodel.BPE)
-	spec.Says = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": 3}}\n</tool_call>"
-	return spec
-}
-
-// AddTool is the function that it calls.
-const AddTool = `{"type": "function", "function": {"name": "add", "description": "Adds two numbers.",
+// addTool is the function that the caller calls, with 2 and 3.
+const addTool = `{"type": "function", "function": {"name": "add", "description": "Adds two numbers.",
 	"parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}}}`
 
 // tools: the model is told of functions, its calls come back as such, and what came of them goes to it.
@@ -35,7 +27,7 @@ func (s *suite) tools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Capabilities != nil && !slices.Contains(d.Capabilities, engine.CanTools) {
+	if d.Capabilities != nil && !slices.Contains(d.Capabilities, jobs.CanTools) {
 		t.Errorf("capabilities are %q, want tools among them", d.Capabilities)
 	}
 	req := greedy("What are two and three?", 64)
@@ -44,7 +36,7 @@ func (s *suite) tools(t *testing.T) {
 	if !strings.Contains(plain.Text, `"add"`) || plain.ToolCalls != nil {
 		t.Errorf("without tools: text %q, calls %s; want a text", plain.Text, plain.ToolCalls)
 	}
-	req.Tools = []json.RawMessage{[]byte(AddTool)}
+	req.Tools = []json.RawMessage{[]byte(addTool)}
 	called := func(what string, c engine.Completion) {
 		t.Helper()
 		var arguments map[string]int
@@ -94,10 +86,10 @@ func (s *suite) tools(t *testing.T) {
 		t.Errorf("with what came of the call the prompt has %d tokens, and before %d", after.PromptTokens, c.PromptTokens)
 	}
 	req = greedy("What are two and three?", 8)
-	req.Tools = []json.RawMessage{[]byte(AddTool)}
+	req.Tools = []json.RawMessage{[]byte(addTool)}
 	if about, err := s.Engine.Describe(patient(t)); err != nil {
 		t.Fatal(err)
-	} else if about.Capabilities != nil && !slices.Contains(about.Capabilities, engine.CanTools) {
+	} else if about.Capabilities != nil && !slices.Contains(about.Capabilities, jobs.CanTools) {
 		_, err := s.Engine.Generate(patient(t), req, discard)
 		if CheckError(t, err); jobs.CodeOf(err) != jobs.CodeEngineRefused || !strings.Contains(err.Error(), "tools") {
 			t.Errorf("a model without tools: %v (%s), want %s that names tools", err, jobs.CodeOf(err), jobs.CodeEngineRefused)
