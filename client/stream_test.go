@@ -1,6 +1,8 @@
 package client
 
 import (
+	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -51,6 +53,43 @@ func TestAssembly(t *testing.T) {
 			take(last)
 			if text.String() != tt.text || restarts != tt.restarts || last.Result != r {
 				t.Errorf("text %q with %d restarts, want %q with %d", text.String(), restarts, tt.text, tt.restarts)
+			}
+		})
+	}
+}
+
+func TestStreamOfCalls(t *testing.T) {
+	calls := jobs.WithIDs(jobs.NewID(), 0, []jobs.ToolCall{{Name: "add", Arguments: json.RawMessage(`{"a":2}`)}, {Name: "mean", Arguments: json.RawMessage(`{}`)}})
+	piece := func(attempt, seq int, calls ...jobs.ToolCall) *jobs.Chunk {
+		return &jobs.Chunk{Attempt: attempt, Seq: seq, ToolCalls: calls}
+	}
+	for name, tt := range map[string]struct {
+		chunks   []*jobs.Chunk
+		restarts int
+	}{
+		"whole":             {[]*jobs.Chunk{piece(1, 0, calls[0]), piece(1, 1, calls[1])}, 0},
+		"the end is lost":   {[]*jobs.Chunk{piece(1, 0, calls[0])}, 0},
+		"all is lost":       {nil, 0},
+		"run again":         {[]*jobs.Chunk{piece(1, 0, calls[1]), piece(2, 0, calls...)}, 1},
+		"another was there": {[]*jobs.Chunk{piece(1, 0, calls[1])}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a assembly
+			var got []jobs.ToolCall
+			restarts := 0
+			take := func(p Piece) {
+				if p.Restart {
+					restarts++
+					got = nil
+				}
+				got = append(got, p.ToolCalls...)
+			}
+			for _, c := range tt.chunks {
+				take(a.add(c))
+			}
+			take(a.finish(&jobs.Result{Status: jobs.Succeeded, ToolCalls: calls}))
+			if !reflect.DeepEqual(got, calls) || restarts != tt.restarts {
+				t.Errorf("calls %s with %d restarts, want %s with %d", got, restarts, calls, tt.restarts)
 			}
 		})
 	}

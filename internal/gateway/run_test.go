@@ -1,6 +1,12 @@
 package gateway
 
-import "testing"
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"tandem/jobs"
+)
 
 // A job that begins again says what was sent once more: that is not sent twice, and if it says something else, the stream ends.
 func TestPassed(t *testing.T) {
@@ -36,5 +42,29 @@ func TestPassed(t *testing.T) {
 				t.Errorf("sent %q, the same: %t, whole: %t; want %q, %t, %t", got, same, p.whole(), tt.want, tt.same, tt.whole)
 			}
 		})
+	}
+}
+
+// So it does with calls of functions.
+func TestPassedCalls(t *testing.T) {
+	call := func(name string) jobs.ToolCall { return jobs.ToolCall{Name: name, Arguments: json.RawMessage(`{}`)} }
+	var p passed
+	for i, tt := range []struct {
+		again bool
+		calls []jobs.ToolCall
+		news  []jobs.ToolCall
+		same  bool
+	}{
+		{false, []jobs.ToolCall{call("add")}, []jobs.ToolCall{call("add")}, true},
+		{true, []jobs.ToolCall{call("add"), call("mean")}, []jobs.ToolCall{call("mean")}, true},
+		{true, []jobs.ToolCall{call("add")}, nil, true},
+		{true, []jobs.ToolCall{call("median")}, nil, false},
+	} {
+		if tt.again {
+			p.at = 0
+		}
+		if news, same := p.addCalls(tt.calls); !reflect.DeepEqual(news, tt.news) || same != tt.same {
+			t.Errorf("%d: sent %s, the same: %t; want %s, %t", i, news, same, tt.news, tt.same)
+		}
 	}
 }
