@@ -120,7 +120,7 @@ func (f Folder) Create(addresses, models []string) (err error) {
 			return err
 		}
 	}
-	users := []user{gateway(public[f.Gateway()])}
+	users := []user{gateway(public[f.Gateway()], models)}
 	for _, model := range models {
 		for _, role := range roles {
 			users = append(users, worker(public[f.Worker(role, model)], role, model))

@@ -72,13 +72,18 @@ func worker(nkey string, role jobs.Stage, model string) user {
 }
 
 // gateway has the rights of a program that submits jobs for any user, reads and hears all results, and keeps files, batches and usage in buckets of its own.
-func gateway(nkey string) user {
+func gateway(nkey string, models []string) user {
 	may := []string{
 		"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.NAMES.*",
 		"$JS.API.DIRECT.GET.RESULTS.results.*.*.*", "$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>",
 		"$JS.API.STREAM.MSG.GET.INTAKE", "$JS.API.STREAM.MSG.GET.RELAY", "$JS.API.STREAM.MSG.GET.DLQ", "$JS.API.STREAM.MSG.GET.RESULTS",
-		"jobs.prefill.*.*.*.*", "control.*.*", "kept.*.*.*", "events.*.*.*",
+		"control.*.*", "kept.*.*.*", "events.*.*.*",
 		"$KV.gateway_usage.>", "$KV.gateway_batches.>", "$O.gateway_files.>",
+	}
+	for _, model := range models {
+		for _, token := range protocol.Tokens(protocol.RolePrefill) {
+			may = append(may, "jobs.prefill."+jobs.EncodeToken(model)+"."+string(token)+".*.*")
+		}
 	}
 	for _, stream := range []string{"KV_gateway_usage", "KV_gateway_batches", "OBJ_gateway_files"} {
 		may = append(may,

@@ -34,6 +34,7 @@ const (
 	byGrader
 	byPrefill
 	byDecode
+	byGateway
 	byOperator
 	byAnybody // without keys, all are the same
 	columns
@@ -44,6 +45,7 @@ var identities = [columns]identity{
 	byGrader:   {"another grader", "", "", func(s *site) string { return s.credential(mallory) }, mallory},
 	byPrefill:  worker("prefill worker of the model", protocol.RolePrefill, model),
 	byDecode:   worker("decode worker of another model", protocol.RoleDecode, other),
+	byGateway:  {"gateway", "", "", func(s *site) string { return s.folder.Gateway() }, access.GatewayInbox},
 	byOperator: {"operator", "", "", func(s *site) string { return s.folder.Operator() }, "operator"},
 	byAnybody:  {column: "anybody, without keys", inbox: mallory},
 }

@@ -24,7 +24,7 @@ var table = slices.Concat(reading, forging, denying)
 func TestAttacks(t *testing.T) {
 	t.Run("keys", func(t *testing.T) {
 		t.Parallel()
-		newSite(t, true).attacked(byNobody, byGrader, byPrefill, byDecode, byOperator)
+		newSite(t, true).attacked(byNobody, byGrader, byPrefill, byDecode, byGateway, byOperator)
 	})
 	// The same attacks succeed where they can: the test can see that.
 	t.Run("no keys", func(t *testing.T) {

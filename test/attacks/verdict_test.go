@@ -12,6 +12,7 @@ var (
 
 	own    = allowed("own")      // what the key is for: its own jobs, or its own model
 	serves = allowed("serves")   // workers look up and end jobs for all users
+	asks   = allowed("asks")     // it submits for all users
 	shared = allowed("shared")   // subjects that do not say for which model something is
 	reply  = allowed("reply")    // JetStream answers wherever a request says
 	unkept = allowed("unstored") // a message that is stored nowhere, and that nobody takes for a result
@@ -33,8 +34,8 @@ func (v verdict) String() string {
 type cells [columns]verdict
 
 // want is what is expected of an attack that succeeds where nobody has keys, and by the operator.
-func want(grader, prefill, decode verdict) cells {
-	return cells{denied, grader, prefill, decode, all, open}
+func want(grader, prefill, decode, gateway verdict) cells {
+	return cells{denied, grader, prefill, decode, gateway, all, open}
 }
 
 // with is want with another verdict of the operator's attack, and of that where nobody has keys.
