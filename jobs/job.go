@@ -57,6 +57,8 @@ type Job struct {
 	Plan         Plan              `json:"plan,omitempty"`          // where the two phases run; left out means disaggregated
 	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of the prompt, or number of messages, that the whole batch shares
 	Following    Following         `json:"following,omitzero"`      // jobs of the batch and model that are published after this one, at once; plan auto looks ahead over them
+	Hold         bool              `json:"hold,omitempty"`          // end after prefill, and keep what that left, some minutes, for the job that continues this one
+	Continues    string            `json:"continues,omitempty"`     // id of a job with hold of the same user, model and prompt: go on from what it left, if that is there still
 	Sample       bool              `json:"sample,omitempty"`        // have the decode machine compute a prompt whose KV state it takes, too, and compare: a test of the two engines, which saves nothing
 	Stream       bool              `json:"stream,omitempty"`        // publish the text while it is generated
 	Labels       map[string]string `json:"labels,omitempty"`        // the submitter's own; carried into the result

@@ -36,6 +36,9 @@ const (
 	MethodDirect        Method = "direct"        // both phases by one Ollama, without the queue; only in what submitter itself writes
 )
 
+// FinishHeld is the finish reason of a job that ended after prefill, as it was to.
+const FinishHeld = "held"
+
 // The messages that callers of the system know, word for word.
 const (
 	WarnFallback     = "Using fallback mode - slower performance"
@@ -55,7 +58,7 @@ type Result struct {
 	Text         string            `json:"text"`                    // generated text only, without the prompt
 	Thinking     string            `json:"thinking,omitempty"`      // reasoning, kept apart
 	ToolCalls    []ToolCall        `json:"tool_calls,omitempty"`    // functions that the model wants called
-	FinishReason string            `json:"finish_reason,omitempty"` // stop or length
+	FinishReason string            `json:"finish_reason,omitempty"` // stop or length; held, of a job that ended after prefill
 	Method       Method            `json:"method,omitempty"`        // the way it really went
 	Warnings     []string          `json:"warnings,omitempty"`      // such as "Using fallback mode - slower performance"
 	Error        *ErrorInfo        `json:"error,omitempty"`         // of a job that did not succeed

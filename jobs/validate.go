@@ -73,6 +73,14 @@ func (j *Job) validate() error {
 			return err
 		}
 	}
+	if (j.Hold || j.Continues != "") && j.EffectivePlan() != PlanDisaggregated {
+		return Errorf(CodeInvalid, "plan is %s; a job with hold, or one that continues another, goes by way of prefill: want disaggregated", j.Plan)
+	}
+	if j.Continues != "" {
+		if err := CheckID("continues", j.Continues); err != nil {
+			return err
+		}
+	}
 	if err := j.checkText(); err != nil {
 		return err
 	}

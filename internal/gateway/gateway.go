@@ -59,6 +59,7 @@ type gateway struct {
 	tokens  *tokens // nil if everybody may ask
 	account *account
 	users   sync.Map // by name: [*admin.Client]
+	held    held
 }
 
 // New returns a gateway. Close must be called.

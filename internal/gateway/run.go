@@ -173,6 +173,9 @@ func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
 	if who.token != nil {
 		j.Class = cmp.Or(who.token.Class, j.Class)
 	}
+	if j.Hold || j.Continues != "" {
+		j.Plan = jobs.PlanDisaggregated
+	}
 	switch plan := jobs.Plan(r.Header.Get(headerPlan)); plan {
 	case "":
 	case jobs.PlanAuto, jobs.PlanLocal, jobs.PlanDisaggregated:

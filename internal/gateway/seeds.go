@@ -2,7 +2,11 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
+	"sync"
+	"time"
 
+	"tandem/client/admin"
 	"tandem/jobs"
 )
 
@@ -12,41 +16,145 @@ func (g *gateway) seeds(mux *http.ServeMux) {
 	add("POST /generate", g.seedGenerate)
 	add("GET /health", g.health)
 	add("GET /servers", g.servers)
-	for _, path := range []string{"/prefill", "/decode"} {
-		add("POST "+path, func(http.ResponseWriter, *http.Request) error {
-			return refuse(http.StatusNotImplemented, "path", "%s is a worker's: ask its own HTTP API, or POST /generate here, for which the pipeline does both", path)
-		})
-	}
+	add("POST /prefill", g.seedPrefill)
+	add("POST /decode", g.seedDecode)
 }
 
-// seedGenerate answers {"prompt", "max_tokens", "temperature"}; the model may be left out where there is but one.
+// seedRequest is what the requests have in common.
+type seedRequest struct {
+	Prompt      string   `json:"prompt"`
+	Model       string   `json:"model"` // may be left out where there is but one
+	Temperature *float64 `json:"temperature"`
+}
+
+// job makes a job of a request.
+func (g *gateway) seedJob(r *http.Request, in seedRequest, limit *int) (*jobs.Job, error) {
+	if in.Model == "" {
+		list, err := g.models(r)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) != 1 {
+			return nil, refuse(http.StatusBadRequest, "model", "model is required: there are %d", len(list))
+		}
+		in.Model = list[0].name
+	}
+	return &jobs.Job{Model: in.Model, Prompt: in.Prompt, Options: jobs.Options{NumPredict: limit, Temperature: in.Temperature}}, nil
+}
+
+// seedGenerate answers {"prompt", "max_tokens", "temperature", "model"}.
 func (g *gateway) seedGenerate(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
-		Prompt      string   `json:"prompt"`
-		Model       string   `json:"model"`
-		MaxTokens   *int     `json:"max_tokens"`
-		Temperature *float64 `json:"temperature"`
+		seedRequest
+		MaxTokens *int `json:"max_tokens"`
 	}
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	if in.Model == "" {
-		list, err := g.models(r)
-		if err != nil {
-			return err
-		}
-		if len(list) != 1 {
-			return refuse(http.StatusBadRequest, "model", "model is required: there are %d", len(list))
-		}
-		in.Model = list[0].name
+	j, err := g.seedJob(r, in.seedRequest, in.MaxTokens)
+	if err != nil {
+		return err
 	}
-	j := &jobs.Job{Model: in.Model, Prompt: in.Prompt, Options: jobs.Options{NumPredict: in.MaxTokens, Temperature: in.Temperature}}
 	result, err := g.run(w, r, j, nil)
 	if err != nil {
 		return err
 	}
 	setHeaders(w, result, "")
 	return writeJSON(w, http.StatusOK, map[string]any{"response": result.Text, "generation_time": result.Timings.TotalSeconds, "model": result.Model, "tandem": metricsOf(result)})
+}
+
+// seedPrefill answers {"prompt", "model"} with the id by which /decode finds what was computed.
+func (g *gateway) seedPrefill(w http.ResponseWriter, r *http.Request) error {
+	var in seedRequest
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	j, err := g.seedJob(r, in, nil)
+	if err != nil {
+		return err
+	}
+	j.Hold = true
+	result, err := g.run(w, r, j, nil)
+	if err != nil {
+		return err
+	}
+	g.held.add(callerOf(r).system, j)
+	setHeaders(w, result, "")
+	return writeJSON(w, http.StatusOK, map[string]any{
+		"id": result.JobID, "prompt": in.Prompt, "prefill_time": result.Timings.PrefillSeconds, "model": result.Model, "tandem": metricsOf(result),
+	})
+}
+
+// seedDecode answers {"id", "max_new_tokens", "temperature"} with the text of what /prefill computed. If that is gone, the prompt is computed again.
+func (g *gateway) seedDecode(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		ID           string   `json:"id"`
+		MaxNewTokens *int     `json:"max_new_tokens"`
+		Temperature  *float64 `json:"temperature"`
+	}
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if in.ID == "" {
+		return refuse(http.StatusBadRequest, "id", "id is required: that which POST /prefill answered")
+	}
+	j := g.held.take(callerOf(r).system, in.ID)
+	if j == nil {
+		return refuse(http.StatusNotFound, "id", "there is no prompt %.60q here, or no longer: each is kept for %s, and for one /decode; POST /prefill again, or POST /generate", in.ID, holdFor)
+	}
+	j.Hold, j.Continues, j.Options = false, j.ID, jobs.Options{NumPredict: in.MaxNewTokens, Temperature: in.Temperature}
+	result, err := g.run(w, r, j, nil)
+	if err != nil {
+		return err
+	}
+	setHeaders(w, result, "")
+	return writeJSON(w, http.StatusOK, map[string]any{
+		"generated_text": result.Text, "decode_time": result.Timings.DecodeSeconds, "tokens_generated": result.Usage.GeneratedTokens,
+		"tokens_per_sec": result.Timings.DecodeTokensPerSecond, "model": result.Model, "tandem": metricsOf(result),
+	})
+}
+
+// What /prefill leaves for /decode is kept for so long, and no more than this; the least recent goes first.
+const (
+	holdFor   = 9 * time.Minute
+	holdBytes = 32 << 20 // of all prompts
+)
+
+// held are the jobs of /prefill, of whose prompts a result has but the hash.
+type held struct {
+	mu   sync.Mutex
+	list []heldJob // the oldest first
+}
+
+type heldJob struct {
+	of    *admin.Client // of the job's user
+	job   *jobs.Job
+	until time.Time
+}
+
+func (h *held) add(of *admin.Client, j *jobs.Job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, heldJob{of, j, time.Now().Add(holdFor)})
+	bytes := 0
+	for i, other := range slices.Backward(h.list) {
+		if bytes += other.job.TextBytes(); bytes > holdBytes || !time.Now().Before(other.until) {
+			h.list = slices.Clone(h.list[i+1:])
+			return
+		}
+	}
+}
+
+func (h *held) take(of *admin.Client, id string) *jobs.Job {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.list, func(j heldJob) bool { return j.of == of && j.job.ID == id && time.Now().Before(j.until) })
+	if i < 0 {
+		return nil
+	}
+	j := h.list[i].job
+	h.list = slices.Delete(h.list, i, i+1)
+	return j
 }
 
 // server is a worker, as far as it concerns who asks.

@@ -42,15 +42,21 @@ type answer struct {
 	waited time.Duration
 }
 
+// stopped is a timer that does not run yet. It would take an hour, so that a machine which stands still for a moment does not let it end before it is stopped.
+func stopped(end func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, end)
+	t.Stop()
+	return t
+}
+
 // call sends a request. An error is a *protocol.HandoverError.
 func (c *Client) call(parent context.Context, r request) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(parent)
-	watch := time.AfterFunc(time.Hour, func() { cancel(errSilent) })
-	watch.Stop() // until there is a connection, which has its own limits
+	watch := stopped(func() { cancel(errSilent) }) // until there is a connection, which has its own limits
 	attempt := c.absences.begin(r.url.Host, r.patient)
-	connecting := time.AfterFunc(briefLimit, func() { cancel(errBrief) })
-	if !attempt.brief() {
-		connecting.Stop()
+	connecting := stopped(func() { cancel(errBrief) })
+	if attempt.brief() {
+		connecting.Reset(briefLimit)
 	}
 	a := &answer{host: r.url.Host, limit: r.limit, ctx: ctx, cancel: cancel, watch: watch}
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {

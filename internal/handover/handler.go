@@ -68,7 +68,7 @@ func (h *handler) answer(w *sending, r *http.Request) (job, want string) {
 		sendPrefix(w, r, s)
 	case (want == wantState || want == wantRest) && reading:
 		if err := sendState(w, r, s, want); err != nil {
-			h.log.Warn("the file of a KV state cannot be read, and is dropped", "job", s.jobID, "error", err)
+			h.log.Warn("the file of a KV state cannot be read, and is dropped", "job", s.jobID(), "error", err)
 			h.leases.drop(s)
 		}
 	case want == wantState && r.Method == http.MethodDelete:
@@ -77,7 +77,7 @@ func (h *handler) answer(w *sending, r *http.Request) (job, want string) {
 	default:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
-	return s.jobID, want
+	return s.jobID(), want
 }
 
 // splitPath cuts a request's path into the id of a state and what is wanted of it, which is nothing for

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tandem/internal/protocol"
@@ -35,7 +36,7 @@ var errClosed = errors.New("the server for KV states is closed")
 
 // lease is a state that is held for a job. What mu of its ledger guards is said; the rest never changes.
 type lease struct {
-	jobID   string
+	job     atomic.Pointer[string]
 	id      string            // of the URL
 	token   [sha256.Size]byte // hash of the token
 	path    string
@@ -53,6 +54,9 @@ type lease struct {
 	named    chan struct{}   // closed when name is set
 	name     string          // of the rows
 }
+
+// jobID is the job for which the state is held now.
+func (s *lease) jobID() string { return *s.job.Load() }
 
 // leases is what a server holds: states by the id in their URL, within a budget of disk space. It
 // decides when each is released.
@@ -128,9 +132,10 @@ func (l *leases) offer(jobID, path string, rows ...protocol.Span) (s *lease, tok
 	}
 	token = rand.Text()
 	s = &lease{
-		jobID: jobID, id: newID(), token: sha256.Sum256([]byte(token)), path: path, file: info, bytes: info.Size(),
+		id: newID(), token: sha256.Sum256([]byte(token)), path: path, file: info, bytes: info.Size(),
 		offered: time.Now(), digest: newDigest(file, info.Size()), rows: rows, named: make(chan struct{}),
 	}
+	s.job.Store(&jobID)
 	s.released, s.release = context.WithCancel(l.running)
 
 	l.mu.Lock()
@@ -163,7 +168,7 @@ func (l *leases) hash(s *lease) {
 		return
 	}
 	if err := s.digest.compute(s.released); err != nil && s.released.Err() == nil {
-		l.log.Warn("a KV state cannot be read and is dropped", "job", s.jobID, "error", err)
+		l.log.Warn("a KV state cannot be read and is dropped", "job", s.jobID(), "error", err)
 		l.drop(s)
 	}
 }
@@ -174,6 +179,16 @@ func (l *leases) published(jobID string) {
 	for s := range l.of(jobID) {
 		s.published = true
 	}
+}
+
+func (l *leases) pass(from, to string) (any bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.of(from) {
+		s.job.Store(&to)
+		any = true
+	}
+	return any
 }
 
 func (l *leases) release(jobID string) {
@@ -187,7 +202,7 @@ func (l *leases) release(jobID string) {
 func (l *leases) of(jobID string) func(yield func(*lease) bool) {
 	return func(yield func(*lease) bool) {
 		for _, s := range l.held {
-			if s.jobID == jobID && !yield(s) {
+			if s.jobID() == jobID && !yield(s) {
 				return
 			}
 		}
@@ -214,7 +229,7 @@ func (l *leases) drop(list ...*lease) {
 	for _, s := range gone {
 		s.release()
 		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			l.log.Warn("the file of a KV state cannot be removed", "job", s.jobID, "error", err)
+			l.log.Warn("the file of a KV state cannot be removed", "job", s.jobID(), "error", err)
 		}
 	}
 }
@@ -266,7 +281,7 @@ func (l *leases) dropForgotten() {
 	}
 	l.mu.Unlock()
 	for _, s := range list {
-		l.log.Warn("a KV state was offered but its job was not published; it is dropped", "job", s.jobID, "after", offerLimit)
+		l.log.Warn("a KV state was offered, and no job was published with it; it is dropped", "job", s.jobID(), "after", offerLimit)
 	}
 	l.drop(list...)
 }
@@ -279,7 +294,7 @@ func (l *leases) dropConsumed() error {
 	for _, s := range l.held {
 		if s.published {
 			asked = append(asked, s)
-			ids[s.jobID] = true
+			ids[s.jobID()] = true
 		}
 	}
 	l.mu.Unlock()
@@ -299,7 +314,7 @@ func (l *leases) dropConsumed() error {
 	var gone []*lease
 	for _, s := range asked {
 		switch {
-		case alive[s.jobID]:
+		case alive[s.jobID()]:
 			s.missed = 0
 		case s.missed < missesAllowed:
 			s.missed++

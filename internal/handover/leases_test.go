@@ -77,7 +77,7 @@ func wantHeld(t *testing.T, want bool, leases ...*lease) {
 	for _, l := range leases {
 		_, err := os.Stat(l.path)
 		if exists := err == nil; exists != want || (l.released.Err() == nil) != want {
-			t.Errorf("the state of %s: file exists %t, released %v; want it held: %t", l.jobID, exists, l.released.Err(), want)
+			t.Errorf("the state of %s: file exists %t, released %v; want it held: %t", l.jobID(), exists, l.released.Err(), want)
 		}
 	}
 }

@@ -161,6 +161,9 @@ func (s *Server) Offer(jobID, path string, rows ...protocol.Span) (jobs.State, e
 // Published says that the job's decode message exists now: the lease lasts as long as it does.
 func (s *Server) Published(jobID string) { s.leases.published(jobID) }
 
+// Pass makes the states of a job, which were not published, those of another one, and reports whether there are any.
+func (s *Server) Pass(from, to string) bool { return s.leases.pass(from, to) }
+
 // Release ends a job's leases and removes the files.
 func (s *Server) Release(jobID string) { s.leases.release(jobID) }
 

@@ -403,8 +403,15 @@ func TestServerOutlivesItsStart(t *testing.T) {
 	if err := s.Room(ctx, 1<<20-10); err != nil {
 		t.Error(err)
 	}
-	s.Published("job")
+	if !s.Pass("job", "another") || s.Pass("job", "a third") {
+		t.Error("a state was not passed on, or twice")
+	}
+	s.Published("another")
 	s.Release("job")
+	if states, _ := s.Held(); states != 1 {
+		t.Errorf("%d states are held for the job that it was passed to, want 1", states)
+	}
+	s.Release("another")
 	if states, _ := s.Held(); states != 0 {
 		t.Errorf("%d states are held", states)
 	}

@@ -60,6 +60,9 @@ func (s *Stage) transferred(r *jobs.Result, t *protocol.Task, d time.Duration) {
 
 // generate runs both phases here: as planned (local), or because prefill was not to be had (fallback).
 func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
+	if t.Job.Hold {
+		return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineRefused, "hold: the job ends after prefill, and no prefill worker could compute it; start one")
+	}
 	start := time.Now()
 	if t.Stage == jobs.StageDecode { // also of one that a prefill worker sent on for that
 		s.yield(t)

@@ -23,6 +23,8 @@ type Holder interface {
 	// Published says that the job's decode message exists; Release, that there will be none.
 	Published(jobID string)
 	Release(jobID string)
+	// Pass makes the states of a job those of another one, and reports whether there are any.
+	Pass(from, to string) bool
 }
 
 // leastBytesPerToken makes of a prompt's bytes a number of tokens that is rarely too small.
@@ -68,13 +70,7 @@ func (s *Stage) handOn(t *protocol.Task, next *jobs.Handover, p engine.Prefilled
 	case p.State != nil:
 		if denied = s.offer(next, p.State); denied == nil {
 			t.Event(jobs.Event{Type: jobs.EventSaved, Bytes: p.State.Bytes, Seconds: p.State.Saved.Seconds()})
-			return func(done bool) {
-				if done {
-					s.holder.Published(t.Job.ID)
-				} else {
-					s.holder.Release(t.Job.ID)
-				}
-			}
+			return s.offered(t.Job.ID)
 		}
 		p.Kind = jobs.KindNone
 	case p.Failure != "":
@@ -93,6 +89,17 @@ func (s *Stage) handOn(t *protocol.Task, next *jobs.Handover, p engine.Prefilled
 		s.without(next, denied)
 	}
 	return nil
+}
+
+// offered is what to call when the hand-over of a state is published, or given up.
+func (s *Stage) offered(jobID string) func(done bool) {
+	return func(done bool) {
+		if done {
+			s.holder.Published(jobID)
+		} else {
+			s.holder.Release(jobID)
+		}
+	}
 }
 
 // handed says in words what a hand-over without the KV state saves.

@@ -33,6 +33,7 @@ type Stage struct {
 	sizes   sizes
 	ahead   ahead
 	rows    rows
+	kept    kept
 
 	suspects suspects
 	said     sync.Map // why no KV states are handed over

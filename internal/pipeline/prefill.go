@@ -10,9 +10,16 @@ import (
 
 // prefill decides on a job's way, computes its prompt, and hands it on to decode, with the KV state if that can be. Each step gets what the one before found.
 func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome, error) {
+	lost := ""
+	if t.Job.Continues != "" {
+		if outcome, there := s.goOn(t); there {
+			return outcome, nil
+		}
+		lost = "; what job " + t.Job.Continues + " left is not here any more"
+	}
 	r := s.route(ctx, t)
 	next := &jobs.Handover{
-		V: jobs.Version, Stage: jobs.StageDecode, Job: *t.Job, Kind: jobs.KindNone, Attempts: t.Attempt, Decision: r.decision,
+		V: jobs.Version, Stage: jobs.StageDecode, Job: *t.Job, Kind: jobs.KindNone, Attempts: t.Attempt, Decision: r.decision + lost,
 	}
 	switch r.way {
 	case engine.WayDecode:
@@ -29,7 +36,11 @@ func (s *Stage) prefill(ctx context.Context, t *protocol.Task) (protocol.Outcome
 		PromptTokens: p.PromptTokens, CachedTokens: p.CachedTokens, ComputedTokens: p.ComputedTokens,
 		ModelDigest: p.ModelDigest,
 	}
-	return protocol.Outcome{Next: next, Settled: s.handOn(t, next, p, r.denied)}, nil
+	settled := s.handOn(t, next, p, r.denied)
+	if t.Job.Hold {
+		return s.hold(t, next, p), nil
+	}
+	return protocol.Outcome{Next: next, Settled: settled}, nil
 }
 
 // compute has the engine compute the prompt, and save its KV state unless that is denied.

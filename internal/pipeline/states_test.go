@@ -27,7 +27,8 @@ type holder struct {
 	state   jobs.State
 	offered []string // paths
 	rows    []protocol.Span
-	told    []string // "published <job>" or "released <job>"
+	told    []string // "published <job>", "released <job>" or "<job> passed to <job>"
+	lost    bool     // there is nothing to pass
 }
 
 func (h *holder) Fits(bytes int64) bool { return bytes <= h.budget }
@@ -42,6 +43,11 @@ func (h *holder) Offer(_, path string, rows ...protocol.Span) (jobs.State, error
 
 func (h *holder) Published(id string) { h.told = append(h.told, "published "+id) }
 func (h *holder) Release(id string)   { h.told = append(h.told, "released "+id) }
+
+func (h *holder) Pass(from, to string) bool {
+	h.told = append(h.told, from+" passed to "+to)
+	return !h.lost
+}
 
 // fetcher writes a file as a client does, or fails.
 type fetcher struct {

@@ -104,6 +104,7 @@ func TestGateway(t *testing.T) {
 	t.Run("whoever goes away cancels", d.goesAway)
 	t.Run("one connection for several streams", d.again)
 	t.Run("with curl", d.curl)
+	t.Run("prefill, then decode", d.inTwoSteps)
 	t.Run("bad requests", d.badRequests)
 }
 
@@ -302,6 +303,50 @@ func (d *door) curl(t *testing.T) {
 	}
 }
 
+// What POST /prefill computed, POST /decode goes on from: the KV state is handed over, once.
+func (d *door) inTwoSteps(t *testing.T) {
+	type answer struct {
+		ID     string
+		Text   string `json:"generated_text"` // of /decode
+		Whole  string `json:"response"`       // of /generate
+		Error  string
+		Tandem struct {
+			Method   jobs.Method
+			Decision string
+			Usage    jobs.Usage
+		}
+	}
+	ask := func(path, body string) (a answer, status int) {
+		t.Helper()
+		resp, err := http.Post(d.url+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		return a, resp.StatusCode
+	}
+	prompt := strings.Repeat("Explain what this line of the program does, and why. ", 20)
+	before, status := ask("/prefill", `{"prompt": "`+prompt+`", "model": "`+standin.CodeModel+`"}`)
+	if status != http.StatusOK || before.ID == "" || before.Tandem.Usage.PrefillComputed == 0 {
+		t.Fatalf("prefill: status %d, %+v", status, before)
+	}
+	decode := `{"id": "` + before.ID + `", "max_new_tokens": 12, "temperature": 0}`
+	after, status := ask("/decode", decode)
+	if status != http.StatusOK || after.Tandem.Method != jobs.MethodDisaggregated || after.Tandem.Usage.HandedOver != before.Tandem.Usage.PromptTokens-1 {
+		t.Errorf("decode: status %d, %+v; want all tokens but the last of %d handed over", status, after, before.Tandem.Usage.PromptTokens)
+	}
+	whole, status := ask("/generate", `{"prompt": "`+prompt+`", "model": "`+standin.CodeModel+`", "max_tokens": 12, "temperature": 0}`)
+	if status != http.StatusOK || after.Text == "" || after.Text != whole.Whole {
+		t.Errorf("generate: status %d, %+v; decode said %q", status, whole, after.Text)
+	}
+	if again, status := ask("/decode", decode); status != http.StatusNotFound || !strings.Contains(again.Error, "for one /decode") {
+		t.Errorf("decode again: status %d, %+v", status, again)
+	}
+}
+
 func (d *door) badRequests(t *testing.T) {
 	const chat, generate = "/v1/chat/completions", "/api/generate"
 	model := `"model": "` + standin.CodeModel + `"`
@@ -341,7 +386,9 @@ func (d *door) badRequests(t *testing.T) {
 		"no such file":       {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "24h"}`, nil, 404, "there is no file"},
 		"a window of nobody": {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "soon"}`, nil, 400, "completion_window"},
 		"another endpoint":   {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/embeddings", "completion_window": "24h"}`, nil, 400, "endpoint is"},
-		"a worker's matter":  {"/prefill", `{"prompt": "x"}`, nil, 501, "POST /generate here"},
+		"what nobody holds":  {"/decode", `{"id": "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"}`, nil, 404, "POST /prefill again"},
+		"nothing to go on":   {"/decode", `{"prompt": "x"}`, nil, 400, "prompt is not supported here"},
+		"which of them":      {"/decode", `{}`, nil, 400, "id is required"},
 		"pulling":            {"/api/pull", `{}`, nil, 501, "not to be had here"},
 		"something else":     {"/v1/audio/speech", `{}`, nil, 404, "there is no POST"},
 		"a think of nobody":  {generate, `{` + model + `, "prompt": "x", "think": "hard"}`, nil, 400, "think is"},
