@@ -109,7 +109,7 @@ func (e *Engine) generate(ctx context.Context, doing string, req engine.Request,
 	if ctx.Err() != nil {
 		return engine.Completion{}, nil, context.Cause(ctx)
 	}
-	if err := e.check(req); err != nil {
+	if err := e.check(ctx, req); err != nil {
 		return engine.Completion{}, nil, e.failure(ctx, doing, err, req)
 	}
 	if started == nil {

@@ -33,7 +33,7 @@ func (e *Engine) render(ctx context.Context, req engine.Request) (string, error)
 // server inside that it will send them to. The error is a *protocol.HandoverError where there is none.
 func (e *Engine) prompt(ctx context.Context, req engine.Request) (*slots.Server, slots.Prompt, error) {
 	none := slots.Prompt{}
-	if err := e.check(req); err != nil {
+	if err := e.check(ctx, req); err != nil {
 		return nil, none, err
 	}
 	if _, err := e.loaded(ctx); err != nil {

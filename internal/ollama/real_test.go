@@ -25,6 +25,7 @@ const thinkTemplate = `{{ range .Messages }}<|im_start|>{{ .Role }}
 func TestReal(t *testing.T) {
 	models := standin.Models()
 	models["thinker:1b"], models["caller:1b"] = thinker(), standin.Caller()
+	models["seer:1b"] = standin.Seer()
 	server, other := startMachine(t, 1, models), startMachine(t, 1, standin.Models())
 	create(t, server.URL(), map[string]any{"model": "thinker:1b", "from": "thinker:1b", "template": thinkTemplate})
 
@@ -39,6 +40,7 @@ func TestReal(t *testing.T) {
 					Peer:        other.engine(t, tt.model),
 					Thinker:     server.engine(t, "thinker:1b"),
 					Caller:      server.engine(t, "caller:1b"),
+					Seer:        server.engine(t, "seer:1b"),
 					Missing:     server.engine(t, "absent:1b"),
 					Unreachable: server.engineAt(t, closed, tt.model),
 					Slots:       1,

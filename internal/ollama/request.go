@@ -118,7 +118,12 @@ func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 
 // check refuses what must not reach the server: without a prompt it would load the model and say
 // that it is done, and num_predict 0 or less does not stop.
-func (e *Engine) check(req engine.Request) error {
+func (e *Engine) check(ctx context.Context, req engine.Request) error {
+	if slices.ContainsFunc(req.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }) {
+		if m, err := e.about(ctx); err == nil && m.can != nil && !slices.Contains(m.can, jobs.CanSee) {
+			return jobs.Errorf(jobs.CodeEngineRefused, "images: the model does not see, as `ollama show` says of it; leave them out, or ask a model that does")
+		}
+	}
 	o := req.Options
 	switch {
 	case req.Prompt == "" && len(req.Messages) == 0:

@@ -60,39 +60,51 @@ type modelAPI struct {
 }
 
 func (a modelAPI) importModel(ctx context.Context, name, cacheDir string, spec tinymodel.Spec) error {
+	files := map[string]string{}
 	path, err := ModelFile(cacheDir, spec)
+	if err == nil {
+		files["model.gguf"], err = a.upload(ctx, path)
+	}
+	if err == nil && spec.Sees {
+		if path, err = ProjectorFile(cacheDir, spec); err == nil {
+			files["projector.gguf"], err = a.upload(ctx, path)
+		}
+	}
 	if err != nil {
 		return err
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return err
-	}
-	digest := fmt.Sprintf("sha256:%x", hash.Sum(nil))
-	if err := a.call(ctx, http.MethodHead, "/api/blobs/"+digest, nil); err != nil {
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		if err := a.call(ctx, http.MethodPost, "/api/blobs/"+digest, file); err != nil {
-			return err
-		}
 	}
 	template := chatTemplate
 	if spec.Says != "" {
 		template = toolsTemplate
 	}
 	create, err := json.Marshal(map[string]any{
-		"model": name, "files": map[string]string{"model.gguf": digest}, "template": template, "stream": false,
+		"model": name, "files": files, "template": template, "stream": false,
 	})
 	if err != nil {
 		return err
 	}
 	return a.call(ctx, http.MethodPost, "/api/create", bytes.NewReader(create))
+}
+
+// upload gives the server a file, unless it has it, and returns its digest.
+func (a modelAPI) upload(ctx context.Context, path string) (digest string, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	digest = fmt.Sprintf("sha256:%x", hash.Sum(nil))
+	if a.call(ctx, http.MethodHead, "/api/blobs/"+digest, nil) == nil {
+		return digest, nil
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	return digest, a.call(ctx, http.MethodPost, "/api/blobs/"+digest, file)
 }
 
 // call makes a request whose answer is of interest only when it is an error.

@@ -36,6 +36,13 @@ func Caller() tinymodel.Spec {
 	return spec
 }
 
+// Seer is a model that sees.
+func Seer() tinymodel.Spec {
+	spec := tinymodel.Tiny(tinymodel.BPE)
+	spec.Sees, spec.Seed = true, 3 // Ollama takes two names of one file for one model
+	return spec
+}
+
 // CacheDir is where engines and models are kept between runs: $TANDEM_CACHE, else $XDG_CACHE_HOME/tandem, else
 // ~/.cache/tandem. scripts/engines.sh uses the same.
 func CacheDir() (string, error) {
@@ -56,6 +63,15 @@ func CacheDir() (string, error) {
 // there. The name depends on all that decides the content, so a file once written stays right; several processes may
 // write it at a time.
 func ModelFile(cacheDir string, spec tinymodel.Spec) (string, error) {
+	return cached(cacheDir, "", spec, tinymodel.WriteFile)
+}
+
+// ProjectorFile does the same with the file by which a model of spec sees.
+func ProjectorFile(cacheDir string, spec tinymodel.Spec) (string, error) {
+	return cached(cacheDir, "-projector", spec, tinymodel.WriteProjectorFile)
+}
+
+func cached(cacheDir, kind string, spec tinymodel.Spec, write func(path string, spec tinymodel.Spec) error) (string, error) {
 	if cacheDir == "" {
 		var err error
 		if cacheDir, err = CacheDir(); err != nil {
@@ -63,7 +79,7 @@ func ModelFile(cacheDir string, spec tinymodel.Spec) (string, error) {
 		}
 	}
 	key := sha256.Sum256(fmt.Appendf(nil, "%d %+v", tinymodel.Version, spec))
-	path := filepath.Join(cacheDir, "models", fmt.Sprintf("%s-%s-%x.gguf", spec.Shape, spec.Tokenizer, key[:8]))
+	path := filepath.Join(cacheDir, "models", fmt.Sprintf("%s-%s-%x%s.gguf", spec.Shape, spec.Tokenizer, key[:8], kind))
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return path, err
@@ -71,5 +87,5 @@ func ModelFile(cacheDir string, spec tinymodel.Spec) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("make model cache: %w", err)
 	}
-	return path, tinymodel.WriteFile(path, spec)
+	return path, write(path, spec)
 }

@@ -6,7 +6,6 @@
 package tinymodel
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -68,6 +67,7 @@ type Spec struct {
 	FF        int // width of the feed-forward layer, or of each expert; a multiple of 32
 	Context   int // tokens the header promises
 	Seed      uint64
+	Sees      bool   // there is a projector for it: see WriteProjector. It changes nothing here
 	Says      string // the answer to every prompt, in place of gibberish, for a llama model with BPE; no word of it twice. Its chat template has tools
 }
 
@@ -139,19 +139,7 @@ func Write(w io.Writer, s Spec) error {
 	if s.Says != "" {
 		s.recite(&v, tensors)
 	}
-	out := bufio.NewWriterSize(w, 1<<20)
-	if err := writeHeader(out, append(s.metadata(), v.metadata(s.Tokenizer, template)...), tensors); err != nil {
-		return fmt.Errorf("write model header: %w", err)
-	}
-	for _, t := range tensors {
-		if err := t.write(out, s.Seed); err != nil {
-			return fmt.Errorf("write tensor %s: %w", t.name, err)
-		}
-	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("write model: %w", err)
-	}
-	return nil
+	return write(w, s.Seed, append(s.metadata(), v.metadata(s.Tokenizer, template)...), tensors)
 }
 
 // WriteFile writes the GGUF file of s at path. The file appears whole or not at all, also when several processes write it.

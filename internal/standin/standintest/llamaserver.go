@@ -44,6 +44,9 @@ func startLlamaServer(t testing.TB, program string, spec tinymodel.Spec, flags [
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	var log bytes.Buffer
+	if spec.Sees {
+		flags = append([]string{"--mmproj", ProjectorFile(t, spec)}, flags...)
+	}
 	flags = append([]string{"--model", model, "--host", "127.0.0.1", "--port", fmt.Sprint(port), "-c", "8192", "-np", "1", "-t", "1", "-fa", "on"}, flags...)
 	cmd := exec.Command(program, flags...)
 	cmd.Stdout, cmd.Stderr = &log, &log

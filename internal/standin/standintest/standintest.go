@@ -72,3 +72,13 @@ func StartOllama(t testing.TB, o standin.OllamaOptions) *standin.Ollama {
 	})
 	return s
 }
+
+// ProjectorFile returns the path of the file by which a model of spec sees.
+func ProjectorFile(t testing.TB, spec tinymodel.Spec) string {
+	t.Helper()
+	path, err := standin.ProjectorFile("", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
