@@ -87,7 +87,7 @@ func TestClassWithFailures(t *testing.T) {
 	}
 	p.eventually("the engine that was started again is checked", func() error {
 		if now := p.checkedStart(); now == "" || now == before {
-			return fmt.Errorf("checked is %q, as before", now)
+			return fmt.Errorf("checked is %q, before it was %q; the workers are %+v", now, before, p.workers())
 		}
 		return nil
 	})

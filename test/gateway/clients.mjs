@@ -1,11 +1,11 @@
-// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL CALLER, the second of which calls functions. Prints one line of JSON for each step, with what was answered: the status,
+// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL CALLER SEER, of which the second calls functions and the third sees. Prints one line of JSON for each step, with what was answered: the status,
 // and the path and JSON type of each field.
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
 import { ChatOllama } from '@langchain/ollama'
 import { ChatOpenAI } from '@langchain/openai'
 
-const [url, model, caller] = process.argv.slice(2)
+const [url, model, caller, seer] = process.argv.slice(2)
 let answers = []
 const fields = (v, path, into) => {
   if (Array.isArray(v)) {
@@ -101,6 +101,13 @@ const sum = [{ role: 'user', content: 'What is 2 + 3?' }]
 await step('ollama show, a model that calls', async () => ({ capabilities: (await ollama.show({ model: caller })).capabilities }))
 await step('ollama, tools of a model without', async () => ollama.chat({ model, messages: sum, tools, options: few }))
 await step('ollama, an image for a model that sees none', async () => ollama.chat({ model, messages: [{ role: 'user', content: 'What is this?', images: ['iVBORw0KGgo='] }], options: few }))
+const red = 'iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAQElEQVR42u3OQQkAAAgAsetfWh+mEAYLsKZeSFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRU9CwicjR1t9nCvQAAAABJRU5ErkJggg=='
+const blue = 'iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAP0lEQVR42u3OAQkAAAjAsPcvrWALYbAAq+YJUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVHRs7l7NHVoIEJ1AAAAAElFTkSuQmCC'
+await step('ollama chat, images', async () => {
+  const ask = async (image) => (await ollama.chat({ model: seer, messages: [{ role: 'user', content: 'What is this?', images: [image] }], options: few })).message.content
+  return { text: await ask(red), streamed: await ask(blue) }
+})
+await step('ollama generate, images', async () => ({ text: (await ollama.generate({ model: seer, prompt: 'What is this?', images: [red], options: few })).response }))
 await step('ollama chat, tools', async () => {
   const r = await ollama.chat({ model: caller, messages: sum, tools })
   const after = await ollama.chat({ model: caller, messages: [...sum, r.message, { role: 'tool', tool_name: 'add', content: '5' }], tools })
@@ -156,6 +163,10 @@ await step('openai completion, streamed', async () => {
 await step('openai, a model that is not there', async () => openai.chat.completions.create({ model: 'nobody:1b', messages: [{ role: 'user', content: 'x' }] }))
 await step('openai, a parameter that is not supported', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, logit_bias: { 50256: -100 } }))
 await step('openai, several answers', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'x' }], max_tokens: 4, n: 2 }))
+await step('openai chat, images', async () => {
+  const ask = async (image) => (await openai.chat.completions.create({ model: seer, max_tokens: 12, temperature: 0, messages: [{ role: 'user', content: [{ type: 'text', text: 'What is this?' }, { type: 'image_url', image_url: { url: `data:image/png;base64,${image}` } }] }] })).choices[0].message.content
+  return { one: await ask(red), streamed: await ask(blue) } // no text to compare: Ollama makes a message of each part
+})
 await step('openai chat, tools', async () => {
   const r = await openai.chat.completions.create({ model: caller, messages: sum, tools })
   const [{ message, finish_reason }] = r.choices

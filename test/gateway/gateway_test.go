@@ -33,15 +33,18 @@ type door struct {
 	client *admin.Client
 }
 
-// callerModel calls a function.
-const callerModel = "caller:1b"
+// callerModel calls a function, and seerModel sees.
+const (
+	callerModel = "caller:1b"
+	seerModel   = "seer:1b"
+)
 
 func open(t *testing.T) *door {
 	t.Helper()
 	models := standin.Models()
-	models[callerModel] = standin.Caller()
+	models[callerModel], models[seerModel] = standin.Caller(), standin.Seer()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel, callerModel}, Specs: models, Say: t.Logf, Log: log})
+	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel, callerModel, seerModel}, Specs: models, Say: t.Logf, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +121,13 @@ func (d *door) clients(t *testing.T) {
 	called := func(s step) bool {
 		return s.Failed == "" && len(s.Calls) == 1 && s.Calls[0].ID != "" && s.Calls[0].Name == "add" && maps.Equal(s.Calls[0].Arguments, map[string]int{"a": 2, "b": 3})
 	}
-	both := func(s step) bool {
-		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, standin.CodeModel})
+	all := func(s step) bool {
+		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, standin.CodeModel, seerModel})
 	}
 	for name, good := range map[string]func(s step) bool{
-		"ollama list": both,
+		"ollama list": all,
 		"ollama show": func(s step) bool { return len(s.Capabilities) > 0 },
-		"ollama ps":   both,
+		"ollama ps":   all,
 		"ollama generate": func(s step) bool {
 			return written(s) && s.Done && s.Reason == "length" && s.Prompt > 0 && s.Written == 12 && s.Total > 0 && s.Method != ""
 		},
@@ -147,6 +150,11 @@ func (d *door) clients(t *testing.T) {
 		"ollama, an image for a model that sees none": func(s step) bool {
 			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "does not support images")
 		},
+		"ollama chat, images": func(s step) bool { return written(s) && s.Streamed != "" && s.Text != s.Streamed },
+		"openai chat, images": func(s step) bool {
+			return s.One == steps["ollama chat, images"].Text && s.Streamed == steps["ollama chat, images"].Streamed
+		},
+		"ollama generate, images":      func(s step) bool { return s.Text == steps["ollama chat, images"].Text },
 		"ollama chat, tools":           func(s step) bool { return called(s) && s.Reason == "stop" && s.Prompt > 0 },
 		"ollama chat, tools, streamed": func(s step) bool { return called(s) && s.Reason == "stop" },
 		"openai chat, tools":           func(s step) bool { return called(s) && s.Finish == "tool_calls" && s.Prompt > 0 },
@@ -156,7 +164,7 @@ func (d *door) clients(t *testing.T) {
 		},
 		"langchain ollama, tools": called,
 		"langchain openai, tools": called,
-		"openai models":           func(s step) bool { return both(s) && s.One == standin.CodeModel },
+		"openai models":           func(s step) bool { return all(s) && s.One == standin.CodeModel },
 		"openai chat": func(s step) bool {
 			return written(s) && s.Finish == "length" && s.Usage["completion_tokens"] == 12.0 && strings.HasPrefix(s.ID, "chatcmpl-")
 		},
@@ -279,7 +287,7 @@ func (d *door) goesAway(t *testing.T) {
 func (d *door) curl(t *testing.T) {
 	for _, tt := range []struct{ path, body, want string }{
 		{"/generate", `{"prompt": "Hello", "max_tokens": 5, "model": "` + standin.CodeModel + `"}`, `"model":"` + standin.CodeModel + `"`},
-		{"/health", "", `{"loaded":{"` + callerModel + `":true,"` + standin.CodeModel + `":true},"status":"ok"}`},
+		{"/health", "", `{"loaded":{"` + callerModel + `":true,"` + standin.CodeModel + `":true,"` + seerModel + `":true},"status":"ok"}`},
 		{"/servers", "", `"role":"decode"`},
 	} {
 		method, kind := http.MethodGet, ""
@@ -372,7 +380,7 @@ func (d *door) badRequests(t *testing.T) {
 		"a tool of nobody":   {"/api/chat", `{"model": "` + callerModel + `", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, nil, 400, "tools[0] is none"},
 		"a call cut off":     {chat, `{` + model + `, "messages": [{"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}]}]}`, nil, 400, "messages[0].tool_calls[0].function.arguments"},
 		"a choice of nobody": {chat, `{` + model + `, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function"}}`, nil, 400, "tool_choice is"},
-		"which model":        {"/generate", `{"prompt": "Hello"}`, nil, 400, "model is required: there are 2"},
+		"which model":        {"/generate", `{"prompt": "Hello"}`, nil, 400, "model is required: there are 3"},
 		"a form":             {generate, "prompt=x", []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "not as it must be"},
 		"another kind":       {generate, `{}`, []string{"Content-Type", "text/html"}, 415, "send application/json"},
 		"a page":             {generate, `{}`, []string{"Origin", "https://example.org", "Sec-Fetch-Site", "cross-site"}, 403, "web pages of other origins"},
