@@ -48,6 +48,8 @@ type Job struct {
 	Model        string            `json:"model"`                   // canonical name with a tag, such as qwen3-coder:30b
 	System       string            `json:"system,omitempty"`        // system prompt; not together with messages
 	Prompt       string            `json:"prompt,omitempty"`        // the prompt; either this or messages
+	Suffix       string            `json:"suffix,omitempty"`        // what comes after the text that is wanted; only with prompt, and for models that fill in
+	Raw          bool              `json:"raw,omitempty"`           // the prompt goes to the model as it is, without its chat template
 	Messages     []Message         `json:"messages,omitempty"`      // a chat; either this or prompt
 	Tools        []json.RawMessage `json:"tools,omitempty"`         // functions that the model may call, each {"type": "function", "function": {"name", "description", "parameters"}}
 	ToolChoice   ToolChoice        `json:"tool_choice,omitempty"`   // whether it may, must or must not; left out means that it may
@@ -199,7 +201,7 @@ func (o Options) IsZero() bool {
 
 // TextBytes is the length of all text of a job, from which tokens are estimated.
 func (j *Job) TextBytes() int {
-	n := len(j.System) + len(j.Prompt)
+	n := len(j.System) + len(j.Prompt) + len(j.Suffix)
 	for _, tool := range j.Tools {
 		n += len(tool)
 	}

@@ -97,8 +97,8 @@ func (j *Job) validate() error {
 }
 
 func (j *Job) checkText() error {
-	size := len(j.System) + len(j.Prompt)
-	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt)
+	size := len(j.System) + len(j.Prompt) + len(j.Suffix)
+	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt) && utf8.ValidString(j.Suffix)
 	for i := range j.Messages {
 		m := &j.Messages[i]
 		if err := m.validate(); err != nil {
@@ -117,6 +117,12 @@ func (j *Job) checkText() error {
 		return Errorf(CodeInvalid, "the prompt is %d bytes long; %d are allowed", size, MaxBody)
 	case len(j.Messages) > 0 && j.Prompt != "":
 		return Errorf(CodeInvalid, "prompt and messages are both set; give one")
+	case len(j.Messages) > 0 && (j.Suffix != "" || j.Raw):
+		return Errorf(CodeInvalid, "suffix or raw is set together with messages; give a prompt")
+	case j.Raw && (j.System != "" || len(j.Tools) > 0 || j.Think != ""):
+		return Errorf(CodeInvalid, "raw is set together with system, tools or think, which are the chat template's; leave them out")
+	case j.Suffix != "" && len(j.Tools) > 0:
+		return Errorf(CodeInvalid, "suffix and tools are both set; give one")
 	case len(j.Messages) > 0 && j.System != "":
 		return Errorf(CodeInvalid, "system and messages are both set; make system the first message")
 	case len(j.Messages) > MaxMessages:
@@ -412,6 +418,10 @@ func (j *Job) PromptSHA256() string {
 	}
 	add(j.System)
 	add(j.Prompt)
+	if j.Raw || j.Suffix != "" {
+		add(fmt.Sprint(j.Raw))
+		add(j.Suffix)
+	}
 	for _, tool := range j.Tools {
 		add(string(tool))
 	}

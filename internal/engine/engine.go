@@ -48,6 +48,8 @@ type Emit func(piece jobs.Chunk) error
 type Request struct {
 	System       string
 	Prompt       string
+	Suffix       string
+	Raw          bool
 	Messages     []jobs.Message
 	Tools        []json.RawMessage
 	ToolChoice   jobs.ToolChoice
@@ -67,7 +69,7 @@ type Request struct {
 // RequestOf returns the request of a job.
 func RequestOf(j *jobs.Job) Request {
 	return Request{
-		System: j.System, Prompt: j.Prompt, Messages: j.Messages, Tools: j.Tools, ToolChoice: j.ToolChoice, Format: j.Format, Think: j.Think,
+		System: j.System, Prompt: j.Prompt, Suffix: j.Suffix, Raw: j.Raw, Messages: j.Messages, Tools: j.Tools, ToolChoice: j.ToolChoice, Format: j.Format, Think: j.Think,
 		Options: j.Options, SharedPrefix: j.SharedPrefix, Progress: func() {},
 	}
 }

@@ -44,6 +44,10 @@ func PrefixKey(req Request) string {
 	if len(req.Messages) == 0 {
 		write(req.Prompt[:min(req.SharedPrefix, len(req.Prompt))])
 	}
+	if req.Raw || req.Suffix != "" { // before which templates put other things
+		write("raw")
+		write(req.Suffix)
+	}
 	for _, tool := range req.Tools { // which templates put before all messages
 		write(string(tool))
 	}

@@ -34,7 +34,7 @@ func Quote(message string, req Request) string {
 
 // repeats reports whether any window of said occurs in the text of the request.
 func repeats(said []rune, req Request) bool {
-	texts := []string{req.System, req.Prompt}
+	texts := []string{req.System, req.Prompt, req.Suffix}
 	for _, tool := range req.Tools {
 		texts = append(texts, string(tool))
 	}

@@ -251,7 +251,7 @@ func (g *gateway) generate(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	for field, there := range map[string]bool{"suffix": in.Suffix != "", "template": in.Template != "", "raw": in.Raw, "context": len(in.Context) > 0} {
+	for field, there := range map[string]bool{"template": in.Template != "", "context": len(in.Context) > 0} {
 		if there {
 			return notHere(field)
 		}
@@ -260,6 +260,7 @@ func (g *gateway) generate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	j.Suffix, j.Raw = in.Suffix, in.Raw
 	if j.System, j.Prompt = in.System, in.Prompt; j.Prompt == "" && len(in.Images) == 0 {
 		return g.loaded(w, r, &in.ollamaRequest, map[string]any{"response": ""})
 	}

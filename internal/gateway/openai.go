@@ -326,11 +326,12 @@ func textCompletion(data []byte) (*completion, error) {
 	if err != nil {
 		return nil, err
 	}
-	for field, there := range map[string]bool{"suffix": in.Suffix != "", "echo": in.Echo, "best_of": in.BestOf != nil && *in.BestOf != 1} {
+	for field, there := range map[string]bool{"echo": in.Echo, "best_of": in.BestOf != nil && *in.BestOf != 1} {
 		if there {
 			return nil, notHere(field)
 		}
 	}
+	j.Suffix = in.Suffix
 	var list []string
 	if json.Unmarshal(in.Prompt, &j.Prompt) != nil {
 		if json.Unmarshal(in.Prompt, &list) != nil || len(list) != 1 {

@@ -15,6 +15,7 @@ import (
 type call struct {
 	server *server
 	chat   chatRequest
+	raw    bool // the prompt goes to the model as it is
 	prompt slots.Prompt
 	slot   *slots.Slot
 	start  time.Time
@@ -55,6 +56,10 @@ func (e *Engine) read(ctx context.Context, req engine.Request) (*call, error) {
 	if slices.ContainsFunc(req.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }) {
 		return nil, jobs.Errorf(jobs.CodeEngineRefused, "images: a llama-server whose KV states are moved takes none; leave them out, or use Ollama or --engine openai for a model that sees")
 	}
+	if req.Suffix != "" {
+		return nil, jobs.Errorf(jobs.CodeEngineRefused, "suffix: llama-server is asked for chats here, which have none; leave it out, or ask a model on Ollama")
+	}
+	c.raw = req.Raw
 	size := c.server.Identity().Context
 	if need := req.Options.NumCtx; need != nil && *need > size {
 		return nil, slots.Overflow(*need, size)
@@ -74,9 +79,11 @@ func (c *call) end() { c.slot.Release() }
 // tokenise renders the request with the model's chat template and cuts it into tokens, as the chat
 // request will.
 func (c *call) tokenise(ctx context.Context, req engine.Request) error {
-	text, err := c.server.render(ctx, c.chat)
-	if err != nil {
-		return err
+	text, err := req.Prompt, error(nil)
+	if !req.Raw {
+		if text, err = c.server.render(ctx, c.chat); err != nil {
+			return err
+		}
 	}
 	if c.prompt.Tokens, err = c.server.Tokens(ctx, text); err != nil {
 		return err

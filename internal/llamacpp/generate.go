@@ -110,8 +110,13 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 	stream := func(path string, body any) error {
 		return c.slot.Stream(ctx, path, body, c.prompt.Tokens, c.prompt.Progress, a.take)
 	}
-	err := stream("/v1/chat/completions", c.chat)
-	if c.chat.ResponseFormat != nil && err != nil && strings.Contains(err.Error(), noSampler) {
+	var err error
+	if c.raw {
+		err = stream("/completion", completionOf(c.prompt.Tokens, c.chat))
+	} else {
+		err = stream("/v1/chat/completions", c.chat)
+	}
+	if !c.raw && c.chat.ResponseFormat != nil && err != nil && strings.Contains(err.Error(), noSampler) {
 		if _, asked := c.chat.TemplateArgs["reasoning_effort"]; asked || c.chat.TemplateArgs["enable_thinking"] == true {
 			a.Warnings = append(a.Warnings, "llama-server cannot have this model think before an answer in the wanted format")
 		}

@@ -64,9 +64,12 @@ func chatOf(r engine.Request) chatRequest {
 // completionOf writes tokens as a request, for a chat that could not be: what the chat's own schema
 // asks for applies from the first token on.
 func completionOf(prompt []int32, c chatRequest) completionRequest {
-	schema := json.RawMessage(`{"type":"object"}`)
-	if s := c.ResponseFormat.Schema; s != nil {
-		schema = s.Schema
+	var schema json.RawMessage
+	if f := c.ResponseFormat; f != nil {
+		schema = json.RawMessage(`{"type":"object"}`)
+		if f.Schema != nil {
+			schema = f.Schema.Schema
+		}
 	}
 	return completionRequest{
 		Prompt: prompt, Schema: schema, Fields: []string{"stop", "stop_type", "timings"},

@@ -15,9 +15,12 @@ func (c *call) shared(ctx context.Context, req engine.Request, whole string) (in
 	if !ok {
 		return 0, nil
 	}
-	text, err := c.server.render(ctx, chatOf(head))
-	if err != nil {
-		return 0, nil // a template may refuse half a conversation; only a saving is lost
+	text := head.Prompt
+	if !c.raw {
+		var err error
+		if text, err = c.server.render(ctx, chatOf(head)); err != nil {
+			return 0, nil // a template may refuse half a conversation; only a saving is lost
+		}
 	}
 	n := 0
 	for n < min(len(text), len(whole)) && text[n] == whole[n] {

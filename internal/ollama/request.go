@@ -15,6 +15,8 @@ type wire struct {
 	Model     string            `json:"model"`
 	System    string            `json:"system,omitempty"`
 	Prompt    string            `json:"prompt,omitempty"`
+	Suffix    string            `json:"suffix,omitempty"`
+	Raw       bool              `json:"raw,omitempty"`
 	Messages  []turn            `json:"messages,omitempty"`
 	Tools     []json.RawMessage `json:"tools,omitempty"`
 	Format    json.RawMessage   `json:"format,omitempty"`
@@ -84,7 +86,7 @@ func (w wire) path() string {
 func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 	o := req.Options
 	w := wire{
-		Model: e.model, System: req.System, Prompt: req.Prompt, Format: req.Format, KeepAlive: e.keepAlive,
+		Model: e.model, System: req.System, Prompt: req.Prompt, Suffix: req.Suffix, Raw: req.Raw, Format: req.Format, KeepAlive: e.keepAlive,
 		Options: options{
 			NumCtx: e.numCtx, NumThread: e.numThread, NumPredict: o.NumPredict, Temperature: o.Temperature, Seed: o.Seed,
 			TopP: o.TopP, TopK: o.TopK, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,
@@ -96,7 +98,7 @@ func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 	if req.ToolChoice != jobs.ToolsNone {
 		w.Tools = req.Tools
 	}
-	if len(req.Format)+len(w.Tools) > 0 && req.Prompt != "" {
+	if len(req.Format)+len(w.Tools) > 0 && req.Prompt != "" && !req.Raw && req.Suffix == "" {
 		if req.System != "" {
 			w.Messages = append(w.Messages, turn{Role: jobs.RoleSystem, Content: req.System})
 		}

@@ -86,6 +86,9 @@ func (e *Engine) answer(ctx context.Context, doing string, req engine.Request, e
 	if strings.TrimSpace(req.Prompt) == "" && len(req.Messages) == 0 {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "prompt is empty; give a prompt or messages")
 	}
+	if req.Raw || req.Suffix != "" {
+		return nil, jobs.Errorf(jobs.CodeEngineRefused, "raw or suffix: a server is asked for chats here, which have neither; leave them out, or ask a model on Ollama")
+	}
 	if need := req.Options.NumCtx; need != nil && *need > e.options.NumCtx {
 		return nil, overflow(doing, *need, e.options.NumCtx)
 	}

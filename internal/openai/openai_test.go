@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 					Caller:  open(t, Options{URL: standintest.StartLlamaServer(t, standin.Caller(), "--jinja"), Model: o.Model, NumCtx: size}),
 					Seer:    open(t, Options{URL: standintest.StartLlamaServer(t, standin.Seer(), "--jinja", "--cache-ram", "0"), Model: o.Model, NumCtx: size}),
 					Forget:  func(ctx context.Context) error { return forget(ctx, e, slots) },
-					Cannot:  map[enginetest.Ability]string{enginetest.States: "the API shows no KV states"},
+					Cannot:  map[enginetest.Ability]string{enginetest.States: "the API shows no KV states", enginetest.Raw: "it is asked for chats"},
 				}
 			})
 		})

@@ -77,6 +77,11 @@ await step('ollama chat', async () => {
   const r = await ollama.chat({ model, messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hello' }], options: few })
   return { text: r.message.content, role: r.message.role, done: r.done }
 })
+await step('ollama generate, raw', async () => {
+  const r = await ollama.generate({ model, prompt: 'Count to three.', raw: true, options: few })
+  return { text: r.response, prompt: r.prompt_eval_count }
+})
+await step('ollama generate, a suffix for a model without', async () => ollama.generate({ model, prompt: 'Count to', suffix: 'three', options: few }))
 await step('ollama chat, by a schema', async () => {
   const r = await ollama.chat({ model, messages: [{ role: 'user', content: 'What is 2 + 3?' }], format: schema, options: { num_predict: 200, temperature: 0 } })
   return { value: JSON.parse(r.message.content) }

@@ -136,7 +136,11 @@ func (d *door) clients(t *testing.T) {
 		},
 		"ollama chat":              func(s step) bool { return written(s) && s.Role == "assistant" && s.Done },
 		"ollama chat, by a schema": func(s step) bool { return s.Value["sum"] != nil },
-		"ollama abort":             func(s step) bool { return s.Aborted },
+		"ollama generate, raw":     func(s step) bool { return written(s) && s.Prompt < steps["ollama generate"].Prompt },
+		"ollama generate, a suffix for a model without": func(s step) bool {
+			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "insert")
+		},
+		"ollama abort": func(s step) bool { return s.Aborted },
 		"ollama, a model that is not there": func(s step) bool {
 			return s.Status == http.StatusNotFound && strings.Contains(s.Failed, "nobody:1b")
 		},

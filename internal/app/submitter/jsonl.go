@@ -129,7 +129,7 @@ func parseJob(data []byte, base jobs.Job) (*jobs.Job, error) {
 	j.ID = jobs.NewID()
 	fields := map[string]any{
 		"custom_id": &j.CustomID, "model": &j.Model, "system": &j.System, "prompt": &j.Prompt,
-		"messages": &j.Messages, "tools": &j.Tools, "tool_choice": &j.ToolChoice, "format": &j.Format, "think": &j.Think, "options": &j.Options,
+		"messages": &j.Messages, "suffix": &j.Suffix, "raw": &j.Raw, "tools": &j.Tools, "tool_choice": &j.ToolChoice, "format": &j.Format, "think": &j.Think, "options": &j.Options,
 		"plan": &j.Plan, "shared_prefix": &j.SharedPrefix, "labels": &j.Labels,
 	}
 	if err := readFields(data, fields); err != nil {

@@ -32,6 +32,7 @@ const (
 	Formats      Ability = "formats"       // hold an answer to a JSON schema
 	Tools        Ability = "tools"         // have a model call functions
 	Images       Ability = "images"        // have a model see
+	Raw          Ability = "raw"           // give a model a prompt without its chat template
 )
 
 // Subject is an engine under test and what the suite needs to know about it. The suite closes all
@@ -99,6 +100,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("thinking", s.thinking)
 	t.Run("tools", s.tools)
 	t.Run("images", s.images)
+	t.Run("raw", s.raw)
 	t.Run("progress", s.progress)
 	t.Run("concurrent", s.concurrent)
 	t.Run("cancel", s.cancel)

@@ -17,6 +17,7 @@ type body struct {
 	Model    string
 	System   string
 	Prompt   string
+	Raw      bool
 	Template string
 	Context  []int
 	Messages []struct{ Role, Content string }
@@ -51,6 +52,9 @@ func (b *body) loads() bool { return b.Prompt == "" && len(b.Messages) == 0 }
 
 // rendered is the prompt as the model sees it.
 func (b *body) rendered() string {
+	if b.Raw {
+		return b.Prompt
+	}
 	if b.Template == "{{ .Prompt }}" {
 		return detokenize(b.Context) + b.Prompt
 	}
@@ -193,7 +197,7 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, m *model, 
 	if s.options.Version >= "0.34" {
 		end["prompt_eval_cached_count"] = cached
 	}
-	if !out.chat {
+	if !out.chat && !b.Raw {
 		end["context"] = ids(tokens(prompt + strings.Join(pieces, "")))
 	}
 	switch fault {
