@@ -62,8 +62,9 @@ var arrows = []arrow{
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 
 	{"internal/pipeline", []string{files, "jobs", "internal/units", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
-	{"internal/workerhttp", []string{"jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
-	{"internal/gateway", []string{files, "client/admin", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate", "github.com/google/uuid"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
+	{"internal/httphost", nil, nil, "telling names apart needs the standard library only"},
+	{"internal/workerhttp", []string{"internal/httphost", "jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
+	{"internal/gateway", []string{files, "client/admin", "internal/httphost", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate", "github.com/google/uuid"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},

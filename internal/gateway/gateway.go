@@ -11,15 +11,14 @@ import (
 	"io"
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"tandem/client/admin"
+	"tandem/internal/httphost"
 	"tandem/jobs"
 )
 
@@ -183,7 +182,7 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	if strings.HasPrefix(r.URL.Path, "/v1/") {
 		as = openAIError
 	}
-	if !g.isOurs(r.Host) {
+	if !httphost.Ours(r.Host, append([]string{"localhost"}, g.Hosts...)...) {
 		writeError(w, as, refuse(http.StatusMisdirectedRequest, "host", "this gateway does not answer to the host %.100q; ask for it by its IP address, or allow the name with --http-host", r.Host))
 		return ""
 	}
@@ -214,19 +213,6 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	}
 	mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	return token
-}
-
-// isOurs reports whether a Host header has an IP address or a name of this gateway's.
-func (g *gateway) isOurs(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.Trim(hostport, "[]")
-	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	host = strings.TrimSuffix(host, ".")
-	return slices.ContainsFunc(append([]string{"localhost"}, g.Hosts...), func(name string) bool { return name != "" && strings.EqualFold(name, host) })
 }
 
 // read reads a request's body, strictly: no key twice, no key that is not known.

@@ -14,6 +14,7 @@ import (
 	"tandem/internal/natsembed/natstest"
 	"tandem/internal/protocol"
 	"tandem/jobs"
+	"tandem/test/logs"
 )
 
 // storedPerJob are the messages that a job of two stages leaves in streams: job, hop, result.
@@ -69,7 +70,7 @@ func encrypted(b *testing.B, o *natsembed.Options) (ca string) {
 func (b *bench) work(role jobs.Stage, slots int, run func(context.Context, *protocol.Task) (protocol.Outcome, error)) {
 	s := b.prepare(role, slots, run)
 	if b.rights {
-		b.bound(s, &record{})
+		b.bound(s, &logs.Buffer{})
 	} else {
 		s.begin()
 	}

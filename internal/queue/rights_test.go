@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -16,36 +15,19 @@ import (
 	"tandem/internal/natsembed/natstest"
 	"tandem/internal/protocol"
 	"tandem/jobs"
+	"tandem/test/logs"
 )
-
-// record is a log that a test reads while it is written.
-type record struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Buffer.Write(p)
-}
-
-func (r *record) count(text string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Count(r.String(), text)
-}
 
 // boundRig is a rig without streams, on a server as it is shipped, whose workers have their rights and no others. It returns what the
 // server and the connections log.
-func boundRig(t testing.TB, graders ...string) (*rig, *record) {
+func boundRig(t testing.TB, graders ...string) (*rig, *logs.Buffer) {
 	t.Helper()
 	return boundRigOn(t, natsembed.Options{}, graders...)
 }
 
-func boundRigOn(t testing.TB, o natsembed.Options, graders ...string) (*rig, *record) {
+func boundRigOn(t testing.TB, o natsembed.Options, graders ...string) (*rig, *logs.Buffer) {
 	t.Helper()
-	said := &record{}
+	said := &logs.Buffer{}
 	r := &rig{t: t, timing: lively(), access: access.Folder(filepath.Join(t.TempDir(), "access"))}
 	if err := r.access.Create([]string{"127.0.0.1"}, []string{testModel}); err != nil {
 		t.Fatal(err)
@@ -74,7 +56,7 @@ func (r *rig) connectAs(role jobs.Stage, log *slog.Logger) *Conn {
 }
 
 // bound starts a worker over a connection that has only a worker's rights.
-func (r *rig) bound(s *station, said *record) *station {
+func (r *rig) bound(s *station, said *logs.Buffer) *station {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(said, nil))
 	s.conn = r.connectAs(s.cfg.Role, log)
@@ -168,7 +150,7 @@ func TestWorkersWithTheirRights(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := said.count("iolation"); n > 0 {
+	if n := said.Count("iolation"); n > 0 {
 		t.Errorf("%d permissions were refused:\n%s", n, said.String())
 	}
 }
@@ -251,10 +233,10 @@ func TestGraderIsServed(t *testing.T) {
 		t.Errorf("purged %+v, %v", p, err)
 	}
 	// Each worker sends one copy, and is refused.
-	if errs, infos := said.count("NATS refuses a permission"), said.count("copies of results are not sent"); errs > 0 || infos < 1 || infos > 2 {
+	if errs, infos := said.Count("NATS refuses a permission"), said.Count("copies of results are not sent"); errs > 0 || infos < 1 || infos > 2 {
 		t.Errorf("%d refused permissions and %d refused copies are logged:\n%s", errs, infos, said.String())
 	}
-	if n := said.count("Publish Violation"); n > 3 {
+	if n := said.Count("Publish Violation"); n > 3 {
 		t.Errorf("the server refuses %d copies", n)
 	}
 }
@@ -344,8 +326,8 @@ func TestWorkerWaitsForItsConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 		missed := "consumer " + gone.consumer + " of stream RELAY is missing"
-		r.eventually("the consumer is missed", func() bool { return said.count(missed) > round })
-		r.remains("it is missed once", 3*time.Second, func() bool { return said.count(missed) == round+1 })
+		r.eventually("the consumer is missed", func() bool { return said.Count(missed) > round })
+		r.remains("it is missed once", 3*time.Second, func() bool { return said.Count(missed) == round+1 })
 		if changes := r.init(false); len(changes) != 1 || changes[0].Name != gone.consumer || !changes[0].Missing {
 			t.Errorf("init changed %+v", changes)
 		}

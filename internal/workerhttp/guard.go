@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
 
+	"tandem/internal/httphost"
 	"tandem/jobs"
 )
 
@@ -50,7 +48,7 @@ func (s *server) guard(routes *http.ServeMux) http.Handler {
 
 // admit is why a request is refused, or nil. A page whose own name was made to lead to this address sends that name as Host.
 func (s *server) admit(w http.ResponseWriter, r *http.Request) error {
-	if !s.isOurs(r.Host) {
+	if !httphost.Ours(r.Host, s.Hosts...) {
 		return refuse(http.StatusMisdirectedRequest, "this worker does not answer to the host %.100q; ask for it by its IP address, or allow the name with --http-host", r.Host)
 	}
 	// Checked as a POST, since a GET passes always; pages have no business here with either.
@@ -65,19 +63,6 @@ func (s *server) admit(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return refuse(http.StatusUnauthorized, "this API asks for a token; send the one in the worker's --http-token-file as Authorization: Bearer TOKEN")
-}
-
-// isOurs reports whether a Host header has an IP address or a name of this worker's.
-func (s *server) isOurs(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.Trim(hostport, "[]")
-	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	host = strings.TrimSuffix(host, ".")
-	return host != "" && slices.ContainsFunc(s.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
 // authorized reports whether a request has the token, or none is asked for.

@@ -80,17 +80,17 @@ func TestClassWithFailures(t *testing.T) {
 	}
 	before := p.checkedStart()
 	p.there.restart(t) // to be asked for what it has read already
-	for i, r := range results {
-		if f := r.Handover.Failure; f != "" {
-			p.failed(r, f, class[i])
-		}
-	}
-	p.eventually("the engine that was started again is checked", func() error {
+	p.eventually("the engine that was started again is checked, before anybody else asks it", func() error {
 		if now := p.checkedStart(); now == "" || now == before {
 			return fmt.Errorf("checked is %q, before it was %q; the workers are %+v", now, before, p.workers())
 		}
 		return nil
 	})
+	for i, r := range results {
+		if f := r.Handover.Failure; f != "" {
+			p.failed(r, f, class[i])
+		}
+	}
 	p.normal("afterwards")
 	p.nothingLeft()
 }

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,25 +28,8 @@ import (
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/jobs"
+	"tandem/test/logs"
 )
-
-// heard is what a gateway logs.
-type heard struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (h *heard) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.Buffer.Write(p)
-}
-
-func (h *heard) text() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.String()
-}
 
 // bound is a gateway with its own rights on a server that gives nobody more, and a file of tokens.
 type bound struct {
@@ -57,7 +39,7 @@ type bound struct {
 	queue  *queue.Client // the operator's
 	tokens string
 	system *admin.Client
-	log    *heard
+	log    *logs.Buffer
 }
 
 func openBound(t *testing.T) *bound {
@@ -68,11 +50,11 @@ func openBound(t *testing.T) *bound {
 		t.Fatal(err)
 	}
 	server := natstest.Start(t, natsembed.Options{Include: folder.Config()})
-	b := &bound{t: t, tokens: filepath.Join(t.TempDir(), "tokens.json"), log: &heard{}}
+	b := &bound{t: t, tokens: filepath.Join(t.TempDir(), "tokens.json"), log: &logs.Buffer{}}
 	log := slog.New(slog.NewTextHandler(b.log, nil))
 	t.Cleanup(func() {
-		if strings.Contains(b.log.text(), "ermission") {
-			t.Errorf("something was not allowed:\n%s", b.log.text())
+		if strings.Contains(b.log.String(), "ermission") {
+			t.Errorf("something was not allowed:\n%s", b.log.String())
 		}
 	})
 	all := queue.Config{URL: server.URL(), Name: "operator", NKey: folder.Operator(), TLSCA: folder.CA(), Log: log}
@@ -235,12 +217,12 @@ func TestTokens(t *testing.T) {
 		return err == nil && len(list) == 3 && list[1].Token == "bob" && list[1].User == "bob" && list[1].Requests == 2 && list[1].Generated == 2 && list[2].Generated == 3
 	})
 	for _, secret := range []string{alice, bob, carol, "one two"} {
-		if strings.Contains(b.log.text(), secret) {
+		if strings.Contains(b.log.String(), secret) {
 			t.Error("a token or a prompt is in the log")
 		}
 	}
-	if !strings.Contains(b.log.text(), "token=bob") {
-		t.Errorf("the log does not say who asked:\n%s", b.log.text())
+	if !strings.Contains(b.log.String(), "token=bob") {
+		t.Errorf("the log does not say who asked:\n%s", b.log.String())
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/jobs"
+	"tandem/test/logs"
 )
 
 // secret is in the URLs of these tests.
@@ -174,24 +175,6 @@ func TestPrintedConfigurationNamesContext(t *testing.T) {
 	}
 }
 
-// shared is a buffer for several goroutines.
-type shared struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (s *shared) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Buffer.Write(p)
-}
-
-func (s *shared) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Buffer.String()
-}
-
 // TestRunningSystemHidesSecrets reads all that a running system prints, logs, answers and stores, while all is well, when an
 // engine is gone, and when NATS is.
 func TestRunningSystemHidesSecrets(t *testing.T) {
@@ -208,8 +191,8 @@ func TestRunningSystemHidesSecrets(t *testing.T) {
 			url := strings.Replace(server.URL(), "://", "://"+tt.userinfo+"@", 1)
 			engine := ollamatest.Start(t, ollamatest.Options{Model: model})
 			engineURL := strings.Replace(engine.URL(), "://", "://"+tt.userinfo+"@", 1)
-			logs := &shared{}
-			log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			book := &logs.Buffer{}
+			log := slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			var addresses []string
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
@@ -260,7 +243,7 @@ func TestRunningSystemHidesSecrets(t *testing.T) {
 						hides(t, path+" "+when, fetch(t, "http://"+address+path))
 					}
 				}
-				hides(t, "log "+when, logs.String())
+				hides(t, "log "+when, book.String())
 			}
 
 			workers(queue.Presence.Live)
@@ -286,7 +269,7 @@ func TestRunningSystemHidesSecrets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := eventually(func() error {
-				if !strings.Contains(logs.String(), "connected to NATS again") {
+				if !strings.Contains(book.String(), "connected to NATS again") {
 					return errNot
 				}
 				return nil
