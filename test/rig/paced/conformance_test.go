@@ -74,6 +74,8 @@ func TestConformance(t *testing.T) {
 						enginetest.MissingModel: "a server has the one model of its fleet",
 						enginetest.Thinking:     "its texts mean nothing",
 						enginetest.Formats:      "its texts mean nothing",
+						enginetest.Tools:        "its texts mean nothing",
+						enginetest.Images:       "its texts mean nothing",
 					},
 				}
 				return s
