@@ -100,7 +100,7 @@ func (g *gateway) seedDecode(w http.ResponseWriter, r *http.Request) error {
 	}
 	j := g.held.take(callerOf(r).system, in.ID)
 	if j == nil {
-		return refuse(http.StatusNotFound, "id", "there is no prompt %.60q here, or no longer: each is kept for %s, and for one /decode; POST /prefill again, or POST /generate", in.ID, holdFor)
+		return refuse(http.StatusNotFound, "id", "there is no prompt %.60q here, or no longer: each is kept for %d minutes, and for one /decode; POST /prefill again, or POST /generate", in.ID, int(holdFor.Minutes()))
 	}
 	j.Hold, j.Continues, j.Options = false, j.ID, jobs.Options{NumPredict: in.MaxNewTokens, Temperature: in.Temperature}
 	result, err := g.run(w, r, j, nil)
