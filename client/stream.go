@@ -20,6 +20,8 @@ type Piece struct {
 	Thinking  string          // to append to the reasoning of a model that thinks
 	ToolCalls []jobs.ToolCall // to append to the functions that the model wants called
 
+	Logprobs []jobs.TokenLogprob // to append to the logprobs, of a job that asks for them
+
 	Chunk  *jobs.Chunk  // the piece as it came, nil of one that is made of the result
 	Result *jobs.Result // of the last piece: how the job ended
 }
@@ -73,6 +75,7 @@ type assembly struct {
 	text     strings.Builder // since the last restart
 	thinking strings.Builder
 	calls    []jobs.ToolCall
+	logprobs int
 }
 
 // add returns what is new of a chunk. After one that was lost nothing is, until the result fills the gap.
@@ -87,10 +90,11 @@ func (a *assembly) add(c *jobs.Chunk) Piece {
 	}
 	if a.torn = a.torn || c.Seq != a.next; !a.torn {
 		a.next++
-		p.Text, p.Thinking, p.ToolCalls = c.Text, c.Thinking, c.ToolCalls
+		p.Text, p.Thinking, p.ToolCalls, p.Logprobs = c.Text, c.Thinking, c.ToolCalls, c.Logprobs
 		a.text.WriteString(c.Text)
 		a.thinking.WriteString(c.Thinking)
 		a.calls = append(a.calls, c.ToolCalls...)
+		a.logprobs += len(c.Logprobs)
 	}
 	return p
 }
@@ -104,10 +108,10 @@ func (a *assembly) finish(r *jobs.Result) Piece {
 	text, whole := strings.CutPrefix(r.Text, a.text.String())
 	thinking, also := strings.CutPrefix(r.Thinking, a.thinking.String())
 	n := len(a.calls)
-	if whole && also && n <= len(r.ToolCalls) && (n == 0 || reflect.DeepEqual(a.calls, r.ToolCalls[:n])) {
-		p.Text, p.Thinking, p.ToolCalls = text, thinking, r.ToolCalls[n:]
+	if whole && also && a.logprobs <= len(r.Logprobs) && n <= len(r.ToolCalls) && (n == 0 || reflect.DeepEqual(a.calls, r.ToolCalls[:n])) {
+		p.Text, p.Thinking, p.ToolCalls, p.Logprobs = text, thinking, r.ToolCalls[n:], r.Logprobs[a.logprobs:]
 		return p
 	}
-	p.Restart, p.Text, p.Thinking, p.ToolCalls = true, r.Text, r.Thinking, r.ToolCalls // of another attempt, of which nothing came
+	p.Restart, p.Text, p.Thinking, p.ToolCalls, p.Logprobs = true, r.Text, r.Thinking, r.ToolCalls, r.Logprobs // of another attempt, of which nothing came
 	return p
 }

@@ -12,7 +12,7 @@ import (
 // Whatever is lost or repeated on the way, the texts since the last restart make up the result's.
 func TestAssembly(t *testing.T) {
 	piece := func(attempt, seq int, text string) *jobs.Chunk {
-		return &jobs.Chunk{V: jobs.Version, Attempt: attempt, Seq: seq, Text: text}
+		return &jobs.Chunk{V: jobs.Version, Attempt: attempt, Seq: seq, Text: text, Logprobs: []jobs.TokenLogprob{{Token: text}}}
 	}
 	for _, tt := range []struct {
 		name     string
@@ -33,26 +33,33 @@ func TestAssembly(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var a assembly
-			var text strings.Builder
+			var text, tokens strings.Builder
 			restarts := 0
 			take := func(p Piece) {
 				if p.Restart {
 					restarts++
 					text.Reset()
+					tokens.Reset()
 				}
 				text.WriteString(p.Text)
+				for _, t := range p.Logprobs {
+					tokens.WriteString(t.Token)
+				}
 			}
 			for _, c := range tt.chunks {
 				take(a.add(c))
 			}
 			r := &jobs.Result{Status: jobs.Succeeded, Text: tt.text}
+			for token := range strings.SplitAfterSeq(tt.text, " ") {
+				r.Logprobs = append(r.Logprobs, jobs.TokenLogprob{Token: token})
+			}
 			if tt.name == "thinks" {
 				r.Thinking = "hm"
 			}
 			last := a.finish(r)
 			take(last)
-			if text.String() != tt.text || restarts != tt.restarts || last.Result != r {
-				t.Errorf("text %q with %d restarts, want %q with %d", text.String(), restarts, tt.text, tt.restarts)
+			if text.String() != tt.text || tokens.String() != tt.text || restarts != tt.restarts || last.Result != r {
+				t.Errorf("text %q, tokens %q with %d restarts, want %q with %d", text.String(), tokens.String(), restarts, tt.text, tt.restarts)
 			}
 		})
 	}

@@ -56,6 +56,8 @@ type Job struct {
 	Format       json.RawMessage   `json:"format,omitempty"`        // "json" or a JSON schema that the text must satisfy
 	Think        Think             `json:"think,omitempty"`         // reasoning, for models that can; left out leaves it to the model
 	Options      Options           `json:"options,omitzero"`        // sampling options
+	Logprobs     bool              `json:"logprobs,omitempty"`      // say of each token of the answer how likely it was
+	TopLogprobs  int               `json:"top_logprobs,omitempty"`  // with logprobs: of so many of the likeliest tokens in its place, too
 	Plan         Plan              `json:"plan,omitempty"`          // where the two phases run; left out means disaggregated
 	SharedPrefix int               `json:"shared_prefix,omitempty"` // bytes of the prompt, or number of messages, that the whole batch shares
 	Following    Following         `json:"following,omitzero"`      // jobs of the batch and model that are published after this one, at once; plan auto looks ahead over them
@@ -138,6 +140,28 @@ type ToolCall struct {
 	Arguments json.RawMessage `json:"arguments"`    // an object
 
 	Extra Extra `json:"-"`
+}
+
+// TokenLogprob is a token, and how likely the model took it to be.
+type TokenLogprob struct {
+	Token   string         `json:"token"`                  // its text
+	Bytes   []int          `json:"bytes,omitempty"`        // of its text, where that is not whole characters and token cannot hold it
+	Logprob float64        `json:"logprob"`                // natural logarithm of its probability
+	Top     []TokenLogprob `json:"top_logprobs,omitempty"` // the likeliest tokens in its place, the likeliest first
+
+	Extra Extra `json:"-"`
+}
+
+// TextBytes is the text of a token, in bytes.
+func (t *TokenLogprob) TextBytes() []int {
+	if t.Bytes != nil {
+		return t.Bytes
+	}
+	list := make([]int, len(t.Token))
+	for i := range len(t.Token) {
+		list[i] = int(t.Token[i])
+	}
+	return list
 }
 
 // toolCallID is the id of a job's call: the same whichever machine does the job.

@@ -150,6 +150,7 @@ type (
 	plainJob            Job
 	plainMessage        Message
 	plainToolCall       ToolCall
+	plainTokenLogprob   TokenLogprob
 	plainOptions        Options
 	plainFollowing      Following
 	plainHandover       Handover
@@ -185,6 +186,16 @@ func (c *ToolCall) UnmarshalJSON(data []byte) error { return unmarshalOpen(data,
 
 // MarshalJSON writes the fields of Extra too.
 func (c ToolCall) MarshalJSON() ([]byte, error) { return marshalOpen(plainToolCall(c), c.Extra) }
+
+func (t *TokenLogprob) extra() *Extra { return &t.Extra }
+
+// UnmarshalJSON keeps unknown fields in Extra.
+func (t *TokenLogprob) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, t) }
+
+// MarshalJSON writes the fields of Extra too.
+func (t TokenLogprob) MarshalJSON() ([]byte, error) {
+	return marshalOpen(plainTokenLogprob(t), t.Extra)
+}
 
 func (m *Message) extra() *Extra { return &m.Extra }
 

@@ -58,6 +58,7 @@ type Result struct {
 	Text         string            `json:"text"`                    // generated text only, without the prompt
 	Thinking     string            `json:"thinking,omitempty"`      // reasoning, kept apart
 	ToolCalls    []ToolCall        `json:"tool_calls,omitempty"`    // functions that the model wants called
+	Logprobs     []TokenLogprob    `json:"logprobs,omitempty"`      // of the answer's tokens, thinking and calls included, of a job that asks for them
 	FinishReason string            `json:"finish_reason,omitempty"` // stop or length; held, of a job that ended after prefill
 	Method       Method            `json:"method,omitempty"`        // the way it really went
 	Warnings     []string          `json:"warnings,omitempty"`      // such as "Using fallback mode - slower performance"
@@ -162,14 +163,15 @@ type Provenance struct {
 // may be lost, and start again at sequence 0 with a higher attempt when a job is run again; the
 // result is what counts.
 type Chunk struct {
-	V         int        `json:"v"`                    // version of this record, always 1
-	JobID     string     `json:"job_id"`               // as in the job
-	Attempt   int        `json:"attempt"`              // from 1; a higher one makes what came before void
-	Seq       int        `json:"seq"`                  // from 0 in each attempt; a gap means that a chunk was lost
-	Text      string     `json:"text,omitempty"`       // to append to the text
-	Thinking  string     `json:"thinking,omitempty"`   // to append to the thinking
-	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // to append to the calls
-	Done      bool       `json:"done,omitempty"`       // the last one of this attempt
+	V         int            `json:"v"`                    // version of this record, always 1
+	JobID     string         `json:"job_id"`               // as in the job
+	Attempt   int            `json:"attempt"`              // from 1; a higher one makes what came before void
+	Seq       int            `json:"seq"`                  // from 0 in each attempt; a gap means that a chunk was lost
+	Text      string         `json:"text,omitempty"`       // to append to the text
+	Thinking  string         `json:"thinking,omitempty"`   // to append to the thinking
+	ToolCalls []ToolCall     `json:"tool_calls,omitempty"` // to append to the calls
+	Logprobs  []TokenLogprob `json:"logprobs,omitempty"`   // to append to the logprobs: of the tokens of this piece, and of those before it that made none
+	Done      bool           `json:"done,omitempty"`       // the last one of this attempt
 
 	Extra Extra `json:"-"`
 }

@@ -26,6 +26,7 @@ const (
 	MaxStops    = 16        // stop words
 	MaxMessages = 4096      // turns of a chat
 	MaxTools    = 256       // functions that a model may call, and calls in a message
+	MaxLogprobs = 20        // likeliest tokens in the place of one
 	MaxTokens   = 1 << 24   // of anything counted in tokens
 	MaxURL      = 2 << 10   // bytes of a KV state's address
 	MaxToken    = 256       // bytes of a KV state's token
@@ -80,6 +81,12 @@ func (j *Job) validate() error {
 		if err := CheckID("continues", j.Continues); err != nil {
 			return err
 		}
+	}
+	switch {
+	case j.TopLogprobs < 0 || j.TopLogprobs > MaxLogprobs:
+		return Errorf(CodeInvalid, "top_logprobs is %d; want 0 to %d", j.TopLogprobs, MaxLogprobs)
+	case j.TopLogprobs > 0 && !j.Logprobs:
+		return Errorf(CodeInvalid, "top_logprobs is %d without logprobs; set that to true", j.TopLogprobs)
 	}
 	if err := j.checkText(); err != nil {
 		return err

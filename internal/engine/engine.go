@@ -40,7 +40,7 @@ type Engine interface {
 	Close() error
 }
 
-// Emit takes each piece of the answer as it is generated: text, thinking or calls, one of them, and no other field. An
+// Emit takes each piece of the answer as it is generated: text, thinking or calls, one of them, with the logprobs that are asked for, and no other field. An
 // error ends the generation and is returned by it.
 type Emit func(piece jobs.Chunk) error
 
@@ -56,6 +56,8 @@ type Request struct {
 	Format       json.RawMessage
 	Think        jobs.Think
 	Options      jobs.Options
+	Logprobs     bool // and of so many others:
+	TopLogprobs  int
 	SharedPrefix int  // bytes of Prompt or number of Messages
 	Export       bool // Prefill: leave the state in a file, if the engine can
 	Sample       bool // Decode: compute the prompt here, too, and compare what is predicted then with what the state predicts
@@ -70,7 +72,7 @@ type Request struct {
 func RequestOf(j *jobs.Job) Request {
 	return Request{
 		System: j.System, Prompt: j.Prompt, Suffix: j.Suffix, Raw: j.Raw, Messages: j.Messages, Tools: j.Tools, ToolChoice: j.ToolChoice, Format: j.Format, Think: j.Think,
-		Options: j.Options, SharedPrefix: j.SharedPrefix, Progress: func() {},
+		Options: j.Options, Logprobs: j.Logprobs, TopLogprobs: j.TopLogprobs, SharedPrefix: j.SharedPrefix, Progress: func() {},
 	}
 }
 
@@ -141,6 +143,7 @@ type Completion struct {
 	Text            string
 	Thinking        string
 	ToolCalls       []jobs.ToolCall
+	Logprobs        []jobs.TokenLogprob
 	FinishReason    string // "stop" or "length"
 	PromptTokens    int
 	CachedTokens    int           // of the prompt, found in this engine's cache

@@ -144,12 +144,14 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 
 // ollamaRequest is what generate and chat have in common.
 type ollamaRequest struct {
-	Model     string          `json:"model"`
-	Stream    *bool           `json:"stream"`
-	Format    json.RawMessage `json:"format"`
-	Options   json.RawMessage `json:"options"`
-	Think     json.RawMessage `json:"think"`
-	KeepAlive json.RawMessage `json:"keep_alive"` // models stay as long as their workers run
+	Model       string          `json:"model"`
+	Stream      *bool           `json:"stream"`
+	Format      json.RawMessage `json:"format"`
+	Options     json.RawMessage `json:"options"`
+	Think       json.RawMessage `json:"think"`
+	Logprobs    bool            `json:"logprobs"`
+	TopLogprobs int             `json:"top_logprobs"`
+	KeepAlive   json.RawMessage `json:"keep_alive"` // models stay as long as their workers run
 }
 
 type generateRequest struct {
@@ -217,7 +219,7 @@ func (in *ollamaRequest) job() (*jobs.Job, error) {
 	if in.Model == "" {
 		return nil, refuse(http.StatusBadRequest, "model", "model is required")
 	}
-	j := &jobs.Job{Model: in.Model}
+	j := &jobs.Job{Model: in.Model, Logprobs: in.Logprobs, TopLogprobs: in.TopLogprobs}
 	if text := strings.TrimSpace(string(in.Format)); text != "" && text != "null" && text != `""` {
 		j.Format = in.Format
 	}
@@ -319,7 +321,9 @@ func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.J
 	}
 	message := func(piece jobs.Chunk, done bool) map[string]any {
 		out := map[string]any{"model": j.Model, "created_at": g.now().UTC(), "done": done}
-		fill(out, piece)
+		if fill(out, piece); len(piece.Logprobs) > 0 {
+			out["logprobs"] = logprobsOf(piece.Logprobs)
+		}
 		return out
 	}
 	var emit func(piece jobs.Chunk) error
@@ -337,7 +341,7 @@ func (g *gateway) answerOllama(w http.ResponseWriter, r *http.Request, j *jobs.J
 	}
 	var rest jobs.Chunk
 	if !stream {
-		rest = jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls}
+		rest = jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls, Logprobs: result.Logprobs}
 	}
 	last := message(rest, true)
 	nanoseconds := func(seconds float64) int64 { return int64(seconds * 1e9) }

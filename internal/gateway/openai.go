@@ -165,14 +165,18 @@ type completionRequest struct {
 	BestOf *int            `json:"best_of"`
 }
 
+// given reports whether a field is there, and asks for something.
+func given(raw json.RawMessage) bool {
+	return !slices.Contains([]string{"", "null", "false"}, string(raw))
+}
+
 // job makes a job of what both kinds have; what no job can have is refused by name.
 func (in *openAIRequest) job() (*jobs.Job, error) {
 	if in.Model == "" {
 		return nil, refuse(http.StatusBadRequest, "model", "model is required")
 	}
-	given := func(raw json.RawMessage) bool { return !slices.Contains([]string{"", "null", "false"}, string(raw)) }
 	for field, there := range map[string]bool{
-		"n": in.N != nil && *in.N != 1, "presence_penalty": in.Presence != nil && *in.Presence != 0, "frequency_penalty": in.Frequency != nil && *in.Frequency != 0, "logprobs": given(in.Logprobs),
+		"n": in.N != nil && *in.N != 1, "presence_penalty": in.Presence != nil && *in.Presence != 0, "frequency_penalty": in.Frequency != nil && *in.Frequency != 0,
 	} {
 		if there {
 			return nil, notHere(field)
@@ -196,6 +200,7 @@ type completion struct {
 	job     *jobs.Job
 	chat    bool // or a text
 	called  int  // calls that were streamed
+	offset  int  // of the next token in the text, of those whose logprobs were sent
 	created int64
 }
 
@@ -214,12 +219,18 @@ func chatCompletion(data []byte) (*completion, error) {
 	switch {
 	case in.ParallelToolCalls != nil && !*in.ParallelToolCalls:
 		return nil, notHere("parallel_tool_calls: false")
-	case in.TopLogprobs != nil:
-		return nil, notHere("top_logprobs")
 	case len(in.Messages) == 0:
 		return nil, refuse(http.StatusBadRequest, "messages", "messages is empty; want at least one")
 	case in.MaxCompletionTokens != nil:
 		j.Options.NumPredict = in.MaxCompletionTokens
+	}
+	if given(in.Logprobs) {
+		if err := json.Unmarshal(in.Logprobs, &j.Logprobs); err != nil {
+			return nil, refuse(http.StatusBadRequest, "logprobs", "logprobs is %.40s; want true or false", in.Logprobs)
+		}
+	}
+	if in.TopLogprobs != nil {
+		j.TopLogprobs = *in.TopLogprobs
 	}
 	if j.Format, err = in.ResponseFormat.format(); err != nil {
 		return nil, err
@@ -332,6 +343,12 @@ func textCompletion(data []byte) (*completion, error) {
 		}
 	}
 	j.Suffix = in.Suffix
+	if given(in.Logprobs) { // how many
+		if err := json.Unmarshal(in.Logprobs, &j.TopLogprobs); err != nil {
+			return nil, refuse(http.StatusBadRequest, "logprobs", "logprobs is %.40s; want a number from 0 to %d", in.Logprobs, jobs.MaxLogprobs)
+		}
+		j.Logprobs = true
+	}
 	var list []string
 	if json.Unmarshal(in.Prompt, &j.Prompt) != nil {
 		if json.Unmarshal(in.Prompt, &list) != nil || len(list) != 1 {
@@ -373,7 +390,7 @@ func (c *completion) envelope(stream bool, choices []any) map[string]any {
 // choice is the one answer, of a chat under the key message, or a piece of it, of a chat under the key delta.
 func (c *completion) choice(key string, piece jobs.Chunk, role bool, finish any) any {
 	if !c.chat {
-		return map[string]any{"index": 0, "text": piece.Text, "logprobs": nil, "finish_reason": finish}
+		return map[string]any{"index": 0, "text": piece.Text, "logprobs": c.textLogprobs(piece.Logprobs), "finish_reason": finish}
 	}
 	body := map[string]any{}
 	if role {
@@ -394,7 +411,7 @@ func (c *completion) choice(key string, piece jobs.Chunk, role bool, finish any)
 	if key == "message" {
 		body["refusal"] = nil
 	}
-	return map[string]any{"index": 0, key: body, "logprobs": nil, "finish_reason": finish}
+	return map[string]any{"index": 0, key: body, "logprobs": chatLogprobs(piece.Logprobs), "finish_reason": finish}
 }
 
 // calls writes calls; of a stream, each with its place in the answer.
@@ -414,7 +431,7 @@ func (c *completion) calls(key string, calls []jobs.ToolCall) any {
 
 // whole is the answer that is not streamed.
 func (c *completion) whole(result *jobs.Result) map[string]any {
-	piece := jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls}
+	piece := jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls, Logprobs: result.Logprobs}
 	out := c.envelope(false, []any{c.choice("message", piece, true, finishOf(result))})
 	out["usage"], out["tandem"] = usageOf(result), metricsOf(result)
 	return out

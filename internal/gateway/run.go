@@ -77,25 +77,30 @@ var notAccepted = map[jobs.Code]bool{jobs.CodeInvalid: true, jobs.CodeUnknownMod
 // follow is run until the first error.
 func follow(ctx context.Context, system *admin.Client, j *jobs.Job, emit func(piece jobs.Chunk) error) (*jobs.Result, error) {
 	var text, thinking, calls passed
+	logprobs, sent := 0, 0 // that the job has said since the last restart, and that were sent
 	for piece, err := range system.Stream(ctx, j) {
 		if err != nil {
 			return nil, err
 		}
 		if piece.Restart {
-			text.at, thinking.at, calls.at = 0, 0, 0
+			text.at, thinking.at, calls.at, logprobs = 0, 0, 0, 0
 		}
 		var news jobs.Chunk
 		var same, thinksSame, callsSame bool
 		news.Text, same = text.add(piece.Text)
 		news.Thinking, thinksSame = thinking.add(piece.Thinking)
 		news.ToolCalls, callsSame = calls.addCalls(piece.ToolCalls)
+		logprobs += len(piece.Logprobs)
+		if n := logprobs - sent; n > 0 { // numbers may differ a little on another machine: what was sent stands
+			news.Logprobs, sent = piece.Logprobs[len(piece.Logprobs)-n:], logprobs
+		}
 		if !same || !thinksSame || !callsSame {
 			return nil, errDiverged
 		}
 		if piece.Result != nil && piece.Result.Status != jobs.Succeeded {
 			return piece.Result, failure(piece.Result)
 		}
-		if news.Text+news.Thinking != "" || len(news.ToolCalls) > 0 {
+		if news.Text+news.Thinking != "" || len(news.ToolCalls)+len(news.Logprobs) > 0 {
 			if err := emit(news); err != nil {
 				return nil, err
 			}

@@ -16,6 +16,7 @@ type call struct {
 	server *server
 	chat   chatRequest
 	raw    bool // the prompt goes to the model as it is
+	top    int  // of the logprobs that are asked for
 	prompt slots.Prompt
 	slot   *slots.Slot
 	start  time.Time
@@ -41,7 +42,7 @@ func (e *Engine) read(ctx context.Context, req engine.Request) (*call, error) {
 	if strings.TrimSpace(req.Prompt) == "" && len(req.Messages) == 0 {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "prompt is empty; give a prompt or messages")
 	}
-	c := &call{chat: chatOf(req), start: time.Now()}
+	c := &call{chat: chatOf(req), top: req.TopLogprobs, start: time.Now()}
 	c.prompt.Sample, c.prompt.Progress, c.prompt.Restored = req.Sample, req.Progress, req.Restored
 	if c.prompt.Progress == nil {
 		c.prompt.Progress = func() {}

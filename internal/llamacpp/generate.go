@@ -106,7 +106,7 @@ func (c *call) prefill(ctx context.Context) (err error) {
 // decode generates the text. The server finds all tokens but the last in the slot and computes that one.
 func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion, error) {
 	c.chat.Placement = c.slot.Placement()
-	a := answer{emit: emit, start: c.start}
+	a := answer{emit: emit, start: c.start, top: c.top}
 	stream := func(path string, body any) error {
 		return c.slot.Stream(ctx, path, body, c.prompt.Tokens, c.prompt.Progress, a.take)
 	}
@@ -136,7 +136,7 @@ func (c *call) decode(ctx context.Context, emit engine.Emit) (engine.Completion,
 func (c *call) account(a *answer) {
 	n := len(c.prompt.Tokens)
 	a.Text, a.Thinking, a.Warnings = a.text.String(), a.thinking.String(), append(a.Warnings, a.calls.Warnings...)
-	a.PromptTokens, a.GeneratedTokens = n, a.took.Generated
+	a.PromptTokens, a.GeneratedTokens, a.Logprobs = n, a.took.Generated, a.logprobs.All()
 	a.ComputedTokens = c.computed.Computed + a.took.Computed
 	if used := a.took.Cached + a.took.Computed; used == n {
 		a.ComputedTokens = min(a.ComputedTokens, n) // one that had to be computed twice counts once
@@ -172,6 +172,8 @@ type answer struct {
 	start          time.Time
 	text, thinking strings.Builder
 	calls          engine.ToolCalls
+	logprobs       engine.Logprobs
+	top            int // of the logprobs
 	took           slots.Timings
 }
 
@@ -183,8 +185,10 @@ func (a *answer) take(e *slots.Event) error {
 		a.finish(e.StopType == "limit")
 	}
 	text, thinking := e.Content, ""
+	a.logprobs.Add(e.Logprobs, a.top)
 	var calls []jobs.ToolCall
 	for _, choice := range e.Choices {
+		a.logprobs.Add(choice.Logprobs.Content, a.top)
 		text, thinking = text+choice.Delta.Content, thinking+choice.Delta.Reasoning
 		for _, d := range choice.Delta.ToolCalls {
 			calls = append(calls, a.calls.Add(d)...)
@@ -207,6 +211,7 @@ func (a *answer) take(e *slots.Event) error {
 		if a.FirstToken == 0 {
 			a.FirstToken = time.Since(a.start)
 		}
+		piece.Logprobs = a.logprobs.News()
 		if err := a.emit(piece); err != nil {
 			return err
 		}

@@ -18,6 +18,8 @@ type chatRequest struct {
 	ToolChoice      jobs.ToolChoice        `json:"tool_choice,omitempty"`
 	ReasoningFormat string                 `json:"reasoning_format"`
 	ResponseFormat  *openai.ResponseFormat `json:"response_format,omitempty"`
+	Logprobs        bool                   `json:"logprobs,omitempty"`
+	TopLogprobs     int                    `json:"top_logprobs,omitempty"`
 	sampling
 	slots.Placement
 }
@@ -26,7 +28,8 @@ type chatRequest struct {
 type completionRequest struct {
 	Prompt []int32         `json:"prompt"`
 	Schema json.RawMessage `json:"json_schema,omitempty"`
-	Fields []string        `json:"response_fields"` // of the last event, or the whole prompt would come back
+	Probs  int             `json:"n_probs,omitempty"` // of the likeliest tokens
+	Fields []string        `json:"response_fields"`   // of the last event, or the whole prompt would come back
 	sampling
 	slots.Placement
 }
@@ -54,6 +57,7 @@ func chatOf(r engine.Request) chatRequest {
 			RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,
 		},
 	}
+	c.Logprobs, c.TopLogprobs = openai.AskLogprobs(r)
 	if o.Seed != nil {
 		seed := uint32(*o.Seed) // llama-server's seeds have 32 bits; its -1, like ours, is a random one
 		c.Seed = &seed
@@ -72,7 +76,7 @@ func completionOf(prompt []int32, c chatRequest) completionRequest {
 		}
 	}
 	return completionRequest{
-		Prompt: prompt, Schema: schema, Fields: []string{"stop", "stop_type", "timings"},
+		Prompt: prompt, Schema: schema, Probs: c.TopLogprobs, Fields: []string{"stop", "stop_type", "timings"},
 		sampling: c.sampling, Placement: c.Placement,
 	}
 }

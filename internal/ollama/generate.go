@@ -158,6 +158,7 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, starte
 	defer resp.Body.Close()
 
 	var text, thinking strings.Builder
+	var logprobs engine.Logprobs
 	last, err = readStream(resp.Body, func(a answer) {
 		heard()
 		started()
@@ -169,6 +170,7 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, starte
 		text.WriteString(said)
 		thinking.WriteString(thought)
 		c.ToolCalls = append(c.ToolCalls, calls...)
+		logprobs.Add(a.Logprobs, req.TopLogprobs)
 		for _, piece := range []jobs.Chunk{{Thinking: thought}, {Text: said}, {ToolCalls: calls}} {
 			if piece.Text+piece.Thinking == "" && len(piece.ToolCalls) == 0 {
 				continue
@@ -176,6 +178,7 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, starte
 			if c.FirstToken == 0 {
 				c.FirstToken = time.Since(start)
 			}
+			piece.Logprobs = logprobs.News()
 			if ctx.Err() == nil {
 				emit(piece)
 			}
@@ -184,7 +187,7 @@ func (e *Engine) receive(ctx context.Context, req engine.Request, w wire, starte
 	if err != nil {
 		return c, last, err
 	}
-	c.Text, c.Thinking, c.FinishReason = text.String(), thinking.String(), last.DoneReason
+	c.Text, c.Thinking, c.FinishReason, c.Logprobs = text.String(), thinking.String(), last.DoneReason, logprobs.All()
 	c.PromptTokens, c.CachedTokens, c.ComputedTokens = last.PromptEvalCount, last.cached(), last.PromptEvalCount-last.cached()
 	c.GeneratedTokens, c.PrefillDuration, c.DecodeDuration = last.EvalCount, last.PromptEvalDuration, last.EvalDuration
 	return c, last, nil

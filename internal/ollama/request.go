@@ -26,6 +26,9 @@ type wire struct {
 	Shift     bool              `json:"shift"`    // … and so is an answer; another value restarts the runner
 	Options   options           `json:"options"`
 
+	Logprobs    bool `json:"logprobs,omitempty"`
+	TopLogprobs int  `json:"top_logprobs,omitempty"`
+
 	RenderOnly bool `json:"_debug_render_only,omitempty"` // return the prompt as the template makes it, and compute nothing
 }
 
@@ -87,6 +90,7 @@ func (e *Engine) wire(ctx context.Context, req engine.Request) wire {
 	o := req.Options
 	w := wire{
 		Model: e.model, System: req.System, Prompt: req.Prompt, Suffix: req.Suffix, Raw: req.Raw, Format: req.Format, KeepAlive: e.keepAlive,
+		Logprobs: req.Logprobs, TopLogprobs: req.TopLogprobs,
 		Options: options{
 			NumCtx: e.numCtx, NumThread: e.numThread, NumPredict: o.NumPredict, Temperature: o.Temperature, Seed: o.Seed,
 			TopP: o.TopP, TopK: o.TopK, MinP: o.MinP, RepeatPenalty: o.RepeatPenalty, Stop: o.Stop,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
@@ -30,8 +31,9 @@ type answer struct {
 		Thinking  string     `json:"thinking"`
 		ToolCalls []toolCall `json:"tool_calls"`
 	} `json:"message"` // of /api/chat
-	Error string `json:"error"`
-	Done  bool   `json:"done"`
+	Logprobs []engine.TokenLogprob `json:"logprobs"`
+	Error    string                `json:"error"`
+	Done     bool                  `json:"done"`
 
 	DoneReason         string        `json:"done_reason"`
 	Context            []int         `json:"context"`                  // of /api/generate

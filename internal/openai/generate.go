@@ -51,6 +51,8 @@ type answer struct {
 	start          time.Time
 	text, thinking strings.Builder
 	calls          engine.ToolCalls
+	logprobs       engine.Logprobs
+	top            int // of the logprobs
 	usage          *usage
 }
 
@@ -74,6 +76,9 @@ type event struct {
 			Thinking  string                 `json:"reasoning"` // the same, of newer servers
 			ToolCalls []engine.ToolCallDelta `json:"tool_calls"`
 		} `json:"delta"`
+		Logprobs struct {
+			Content []engine.TokenLogprob `json:"content"`
+		} `json:"logprobs"`
 		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`
 }
@@ -96,7 +101,7 @@ func (e *Engine) answer(ctx context.Context, doing string, req engine.Request, e
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{emit: emit, start: time.Now(), model: name}
+	a := &answer{emit: emit, start: time.Now(), model: name, top: req.TopLogprobs}
 	body, err := e.client.open(ctx, "/v1/chat/completions", chatOf(name, req))
 	if err != nil {
 		e.forget()
@@ -155,6 +160,7 @@ func (a *answer) take(ev *event) error {
 		a.usage = ev.Usage
 	}
 	for _, c := range ev.Choices {
+		a.logprobs.Add(c.Logprobs.Content, a.top)
 		if err := a.piece(jobs.Chunk{Thinking: c.Delta.Reasoning + c.Delta.Thinking}); err != nil {
 			return err
 		}
@@ -196,6 +202,7 @@ func (a *answer) piece(p jobs.Chunk) error {
 	if a.FirstToken == 0 {
 		a.FirstToken = time.Since(a.start)
 	}
+	p.Logprobs = a.logprobs.News()
 	a.text.WriteString(p.Text)
 	a.thinking.WriteString(p.Thinking)
 	a.ToolCalls = append(a.ToolCalls, p.ToolCalls...)
@@ -208,6 +215,7 @@ func (a *answer) account() error {
 		return jobs.Errorf(jobs.CodeEngineFailed, "the server's answer ended without a reason; see its log")
 	}
 	took := time.Since(a.start)
+	a.Logprobs = a.logprobs.All()
 	a.Text, a.Thinking, a.Warnings = a.text.String(), a.thinking.String(), append(a.Warnings, a.calls.Warnings...)
 	a.PrefillDuration = max(1, a.FirstToken)
 	if a.FirstToken == 0 {

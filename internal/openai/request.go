@@ -107,6 +107,14 @@ func FormatOf(r engine.Request) *ResponseFormat {
 	return nil
 }
 
+// AskLogprobs is how a request asks for logprobs. At least one other is asked for, which llama-server takes for a wish to have any.
+func AskLogprobs(r engine.Request) (logprobs bool, top int) {
+	if !r.Logprobs {
+		return false, 0
+	}
+	return true, max(1, r.TopLogprobs)
+}
+
 // TemplateArgs are what a chat template is told of thinking; nil if it decides. Templates differ in which of the two they know, and ignore the other.
 func TemplateArgs(t jobs.Think) map[string]any {
 	switch t {
@@ -133,6 +141,9 @@ type chatRequest struct {
 	TopP           *float64          `json:"top_p,omitempty"`
 	Stop           []string          `json:"stop,omitempty"`
 
+	Logprobs    bool `json:"logprobs,omitempty"`
+	TopLogprobs int  `json:"top_logprobs,omitempty"`
+
 	TopK              *int           `json:"top_k,omitempty"`
 	MinP              *float64       `json:"min_p,omitempty"`
 	RepeatPenalty     *float64       `json:"repeat_penalty,omitempty"`     // as llama-server and LM Studio call it
@@ -156,6 +167,7 @@ func chatOf(model string, r engine.Request) chatRequest {
 	if o.Seed != nil && *o.Seed >= 0 { // less is a random one, which is what a server takes by itself
 		c.Seed = o.Seed
 	}
+	c.Logprobs, c.TopLogprobs = AskLogprobs(r)
 	switch r.Think {
 	case jobs.ThinkLow, jobs.ThinkMedium, jobs.ThinkHigh:
 		c.ReasoningEffort = string(r.Think)

@@ -136,12 +136,19 @@ func (s *Stage) measured(t *protocol.Task, c engine.Completion, took time.Durati
 // emit publishes pieces of text while the engine makes them; losing one never fails the job.
 func (s *Stage) emit(t *protocol.Task) engine.Emit {
 	perToken := cmp.Or(s.rates.Snapshot().PromptBytesPerToken, 4)
-	calls := 0
+	calls, logprobs := 0, 0
 	return func(piece jobs.Chunk) error {
 		t.Progress()
 		size := len(piece.Text) + len(piece.Thinking)
 		for _, call := range piece.ToolCalls {
 			size += len(call.Name) + len(call.Arguments)
+		}
+		logprobs += engine.LogprobBytes(piece.Logprobs)
+		switch {
+		case t.Job.Logprobs && logprobs == 0 && piece.Text != "":
+			return jobs.Errorf(jobs.CodeEngineRefused, "logprobs: the engine says none; leave them out, or ask a worker of a newer one")
+		case logprobs > jobs.MaxRecord/2:
+			return jobs.Errorf(jobs.CodeEngineRefused, "logprobs: those of this answer are more than the %d bytes that a result holds; ask for fewer top_logprobs, or give the job a num_predict", jobs.MaxRecord/2)
 		}
 		s.running.emitted(t, max(1, float64(size)/perToken))
 		piece.ToolCalls = jobs.WithIDs(t.Job.ID, calls, piece.ToolCalls)

@@ -17,9 +17,10 @@ type Event struct {
 	Timings *Timings  `json:"timings"`
 
 	// Of /completion.
-	Content  string `json:"content"`
-	Stop     bool   `json:"stop"`      // this is the last one
-	StopType string `json:"stop_type"` // of the last one: eos, word or limit
+	Content  string                `json:"content"`
+	Stop     bool                  `json:"stop"`      // this is the last one
+	StopType string                `json:"stop_type"` // of the last one: eos, word or limit
+	Logprobs []engine.TokenLogprob `json:"completion_probabilities"`
 
 	// Of /v1/chat/completions.
 	Choices []struct {
@@ -28,6 +29,9 @@ type Event struct {
 			Reasoning string                 `json:"reasoning_content"`
 			ToolCalls []engine.ToolCallDelta `json:"tool_calls"`
 		} `json:"delta"`
+		Logprobs struct {
+			Content []engine.TokenLogprob `json:"content"`
+		} `json:"logprobs"`
 		FinishReason string `json:"finish_reason"` // in the last one with text
 	} `json:"choices"`
 }

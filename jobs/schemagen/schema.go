@@ -34,6 +34,7 @@ var limits = map[string]object{
 	"Message.tool_calls":     {{"maxItems", jobs.MaxTools}},
 	"ToolCall.name":          name,
 	"ToolCall.arguments":     {{"type", "object"}},
+	"Job.top_logprobs":       {{"minimum", 0}, {"maximum", jobs.MaxLogprobs}},
 	"Job.format":             {{"anyOf", []any{object{{"const", "json"}}, object{{"type", "object"}}}}},
 	"Job.shared_prefix":      {{"minimum", 0}},
 	"Job.labels":             {{"maxProperties", jobs.MaxLabels}},

@@ -104,7 +104,7 @@ func decode(t *testing.T, typ, field, rule string, n int) error {
 		v = []any{v}
 	}
 	job := map[string]any{
-		"v": 1, "id": jobs.NewID(), "user": "u", "batch": "b", "class": "batch", "model": "m:latest", "prompt": "p",
+		"v": 1, "id": jobs.NewID(), "user": "u", "batch": "b", "class": "batch", "model": "m:latest", "prompt": "p", "logprobs": true,
 	}
 	if typ == "Options" {
 		job["options"] = map[string]any{field: v}

@@ -81,6 +81,20 @@ await step('ollama generate, raw', async () => {
   const r = await ollama.generate({ model, prompt: 'Count to three.', raw: true, options: few })
   return { text: r.response, prompt: r.prompt_eval_count }
 })
+const tokensOf = (list) => ({ streamed: list.map((t) => t.token).join(''), pieces: list.filter((t) => t.logprob <= 0 && t.bytes.length > 0 && t.top_logprobs[0].logprob === t.logprob).length })
+await step('ollama chat, logprobs', async () => {
+  const r = await ollama.chat({ model, messages: [{ role: 'user', content: 'Hello' }], logprobs: true, top_logprobs: 2, options: few })
+  return { text: r.message.content, written: r.eval_count, ...tokensOf(r.logprobs) }
+})
+await step('ollama generate, logprobs, streamed', async () => {
+  let text = ''
+  const list = []
+  for await (const part of await ollama.generate({ model, prompt: 'Count to three.', logprobs: true, top_logprobs: 2, options: few, stream: true })) {
+    text += part.response
+    list.push(...(part.logprobs ?? []))
+  }
+  return { text, ...tokensOf(list) }
+})
 await step('ollama generate, a suffix for a model without', async () => ollama.generate({ model, prompt: 'Count to', suffix: 'three', options: few }))
 await step('ollama chat, by a schema', async () => {
   const r = await ollama.chat({ model, messages: [{ role: 'user', content: 'What is 2 + 3?' }], format: schema, options: { num_predict: 200, temperature: 0 } })
@@ -151,6 +165,25 @@ await step('openai chat, streamed', async () => {
     usage ??= part.usage
   }
   return { text, role, finish, written: usage?.completion_tokens }
+})
+await step('openai chat, logprobs', async () => {
+  const r = await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 12, temperature: 0, logprobs: true, top_logprobs: 2 })
+  return { text: r.choices[0].message.content, ...tokensOf(r.choices[0].logprobs.content) }
+})
+await step('openai chat, logprobs, streamed', async () => {
+  let text = ''
+  const list = []
+  for await (const part of await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 12, temperature: 0, logprobs: true, top_logprobs: 2, stream: true })) {
+    text += part.choices[0]?.delta?.content ?? ''
+    list.push(...(part.choices[0]?.logprobs?.content ?? []))
+  }
+  return { text, ...tokensOf(list) }
+})
+await step('openai chat, too many logprobs', async () => openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 4, logprobs: true, top_logprobs: 21 }))
+await step('openai completion, logprobs', async () => {
+  const r = await openai.completions.create({ model, prompt: 'Count to three.', max_tokens: 12, temperature: 0, logprobs: 2 })
+  const l = r.choices[0].logprobs
+  return { text: r.choices[0].text, streamed: l?.tokens.join(''), pieces: l?.text_offset.filter((at, i) => r.choices[0].text.startsWith(l.tokens[i], at) && l.token_logprobs[i] <= 0 && Object.keys(l.top_logprobs[i]).length === 2).length }
 })
 await step('openai chat, by a schema', async () => {
   const r = await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'What is 2 + 3?' }], response_format: { type: 'json_schema', json_schema: { name: 'sum', schema } }, max_tokens: 200, temperature: 0 })

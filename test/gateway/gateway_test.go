@@ -121,6 +121,7 @@ func (d *door) clients(t *testing.T) {
 	called := func(s step) bool {
 		return s.Failed == "" && len(s.Calls) == 1 && s.Calls[0].ID != "" && s.Calls[0].Name == "add" && maps.Equal(s.Calls[0].Arguments, map[string]int{"a": 2, "b": 3})
 	}
+	likely := func(s step) bool { return written(s) && s.Streamed == s.Text && s.Pieces == 12 } // of all tokens, and the text is theirs
 	all := func(s step) bool {
 		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, standin.CodeModel, seerModel})
 	}
@@ -136,7 +137,11 @@ func (d *door) clients(t *testing.T) {
 		},
 		"ollama chat":              func(s step) bool { return written(s) && s.Role == "assistant" && s.Done },
 		"ollama chat, by a schema": func(s step) bool { return s.Value["sum"] != nil },
-		"ollama generate, raw":     func(s step) bool { return written(s) && s.Prompt < steps["ollama generate"].Prompt },
+		"ollama chat, logprobs":    likely, "ollama generate, logprobs, streamed": likely, "openai chat, logprobs": likely, "openai chat, logprobs, streamed": likely, "openai completion, logprobs": likely,
+		"openai chat, too many logprobs": func(s step) bool {
+			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "top_logprobs is 21")
+		},
+		"ollama generate, raw": func(s step) bool { return written(s) && s.Prompt < steps["ollama generate"].Prompt },
 		"ollama generate, a suffix for a model without": func(s step) bool {
 			return s.Status == http.StatusBadRequest && strings.Contains(s.Failed, "insert")
 		},

@@ -55,9 +55,21 @@ func (m *teller) tell(ctx context.Context, t *protocol.Task) (protocol.Outcome, 
 		if i == 3 && !again {
 			return protocol.Outcome{}, jobs.Errorf(jobs.CodeEngineFailed, "the engine broke off")
 		}
-		t.Emit(jobs.Chunk{Text: word})
+		t.Emit(jobs.Chunk{Text: word, Logprobs: likely(t.Job, word)})
 	}
-	return told(t.Job, text), nil
+	outcome := told(t.Job, text)
+	outcome.Result.Logprobs = likely(t.Job, words...)
+	return outcome, nil
+}
+
+// likely are the logprobs of a job that asks for them.
+func likely(j *jobs.Job, words ...string) (list []jobs.TokenLogprob) {
+	for _, word := range words {
+		if j.Logprobs {
+			list = append(list, jobs.TokenLogprob{Token: word, Logprob: -1})
+		}
+	}
+	return list
 }
 
 func told(j *jobs.Job, text string) protocol.Outcome {
@@ -152,11 +164,12 @@ func startTeller(t *testing.T, to, operator queue.Config, places int) *teller {
 func TestRestarts(t *testing.T) {
 	d := openTeller(t)
 	for name, tt := range map[string]struct{ path, body, want, lack string }{
-		"Ollama, the same again": {"/api/generate", `"prompt": "one two three four five"`, `"response":"five"`, "error"},
-		"OpenAI, the same again": {"/v1/completions", `"prompt": "one two three four five", "stream": true`, "[DONE]", "error"},
-		"Ollama, other words":    {"/api/generate", `"prompt": "one dice three four five"`, `{"error":"the job began again on another machine`, `"done":true`},
-		"OpenAI, other words":    {"/v1/completions", `"prompt": "one dice three four five", "stream": true`, `data: {"error":{"message":"the job began again`, "[DONE]"},
-		"whole":                  {"/api/generate", `"prompt": "one dice three four five", "stream": false`, `"response":"one otherwise three four five"`, "error"},
+		"Ollama, the same again":   {"/api/generate", `"prompt": "one two three four five"`, `"response":"five"`, "error"},
+		"OpenAI, the same again":   {"/v1/completions", `"prompt": "one two three four five", "stream": true`, "[DONE]", "error"},
+		"Ollama, other words":      {"/api/generate", `"prompt": "one dice three four five"`, `{"error":"the job began again on another machine`, `"done":true`},
+		"OpenAI, other words":      {"/v1/completions", `"prompt": "one dice three four five", "stream": true`, `data: {"error":{"message":"the job began again`, "[DONE]"},
+		"logprobs, the same again": {"/api/generate", `"prompt": "one two three four five", "logprobs": true`, `"logprobs":[{"token":"four ","logprob":-1,"bytes":[102,111,117,114,32]}],"model":"teller:1b","response":"four "`, "error"},
+		"whole":                    {"/api/generate", `"prompt": "one dice three four five", "stream": false`, `"response":"one otherwise three four five"`, "error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+tt.path, strings.NewReader(`{"model": "`+tellerModel+`", `+tt.body+`}`))
@@ -169,7 +182,7 @@ func TestRestarts(t *testing.T) {
 			}
 			defer answer.Body.Close()
 			said, err := io.ReadAll(answer.Body)
-			if text := string(said); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(text, tt.want) || strings.Contains(text, tt.lack) || strings.Count(text, `"one `) != 1 {
+			if text := string(said); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(text, tt.want) || strings.Contains(text, tt.lack) || strings.Count(text, `e":"one `)+strings.Count(text, `t":"one `) != 1 {
 				t.Errorf("status %d, %v:\n%s\nwant %s and no %s, and what was sent once", answer.StatusCode, err, text, tt.want, tt.lack)
 			}
 		})

@@ -130,6 +130,7 @@ func parseJob(data []byte, base jobs.Job) (*jobs.Job, error) {
 	fields := map[string]any{
 		"custom_id": &j.CustomID, "model": &j.Model, "system": &j.System, "prompt": &j.Prompt,
 		"messages": &j.Messages, "suffix": &j.Suffix, "raw": &j.Raw, "tools": &j.Tools, "tool_choice": &j.ToolChoice, "format": &j.Format, "think": &j.Think, "options": &j.Options,
+		"logprobs": &j.Logprobs, "top_logprobs": &j.TopLogprobs,
 		"plan": &j.Plan, "shared_prefix": &j.SharedPrefix, "labels": &j.Labels,
 	}
 	if err := readFields(data, fields); err != nil {

@@ -33,6 +33,7 @@ const (
 	Tools        Ability = "tools"         // have a model call functions
 	Images       Ability = "images"        // have a model see
 	Raw          Ability = "raw"           // give a model a prompt without its chat template
+	Logprobs     Ability = "logprobs"      // say how likely tokens are
 )
 
 // Subject is an engine under test and what the suite needs to know about it. The suite closes all
@@ -101,6 +102,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("tools", s.tools)
 	t.Run("images", s.images)
 	t.Run("raw", s.raw)
+	t.Run("logprobs", s.logprobs)
 	t.Run("progress", s.progress)
 	t.Run("concurrent", s.concurrent)
 	t.Run("cancel", s.cancel)
@@ -195,6 +197,7 @@ func patient(t testing.TB) context.Context {
 type emitted struct {
 	text, thinking string
 	calls          []jobs.ToolCall
+	logprobs       []jobs.TokenLogprob
 	mixed, empty   int
 }
 
@@ -215,6 +218,7 @@ func (e *emitted) emit(piece jobs.Chunk) error {
 	e.text += piece.Text
 	e.thinking += piece.Thinking
 	e.calls = append(e.calls, piece.ToolCalls...)
+	e.logprobs = append(e.logprobs, piece.Logprobs...)
 	return nil
 }
 
@@ -225,6 +229,9 @@ func (e *emitted) check(t *testing.T, c engine.Completion) {
 	}
 	if !reflect.DeepEqual(e.calls, c.ToolCalls) {
 		t.Errorf("the calls %s were emitted, and the completion has %s", e.calls, c.ToolCalls)
+	}
+	if n := len(e.logprobs); n > len(c.Logprobs) || n > 0 && !reflect.DeepEqual(e.logprobs, c.Logprobs[:n]) {
+		t.Errorf("the logprobs %v were emitted, and the completion has %v", e.logprobs, c.Logprobs)
 	}
 	if e.mixed > 0 || e.empty > 0 {
 		t.Errorf("%d pieces were text, thinking and calls at once, %d nothing", e.mixed, e.empty)
