@@ -45,7 +45,7 @@ nats: ## nats-server, the version the tests run, into bin/: for a deployment
 	GOBIN=$(CURDIR)/bin go install -trimpath -ldflags '-s -w' $(NATS_MAIN)
 
 .PHONY: test
-test: engines backends jsclient ## every test, under the race detector, with real NATS, Ollama and llama-server
+test: engines backends clients ## every test, under the race detector, with real NATS, Ollama and llama-server
 	@tools/needs.sh $(TEST_NEEDS)
 	$(TEST) ./...
 
@@ -138,10 +138,11 @@ engines:
 backends:
 	scripts/engines.sh backends >/dev/null
 
-# Node, for the tests of docs/PROTOCOL.md and of the gateway, which have npm fetch others' clients themselves.
-.PHONY: jsclient
-jsclient:
+# Node, for the tests of docs/PROTOCOL.md and of the gateway, which have npm fetch others' clients themselves; and Python with such clients.
+.PHONY: clients
+clients:
 	@tools/needs.sh node npm
+	scripts/engines.sh python >/dev/null
 
 # All at once, before several targets are made at the same time.
 .PHONY: needs

@@ -9,6 +9,9 @@
 # lavapipe, which needs no GPU), on BLAS, and with the plainest kernels for the processor, all from Debian packages of one
 # version in a folder of its own. Where there is no apt-get it gives none.
 #
+# With the argument "python" it gets a Python with the packages ollama and openai, which tests of the gateway run, from Debian packages in a
+# folder of its own. Where there is no apt-get it gives none.
+#
 # Stdout has one KEY=VALUE line per result; all else goes to stderr. The cache is $TANDEM_CACHE, else
 # ${XDG_CACHE_HOME:-~/.cache}/tandem; delete its engines folder to fetch again. Runs on bash 3.2 (macOS).
 set -euo pipefail
@@ -374,6 +377,45 @@ backends() {
   for name in plain blas vulkan; do echo "$name=$folder/llama-server-$name"; done
 }
 
+# ---- Python with others' clients, for tests ---------------------------------------------------------------
+
+# find_python: the program.
+find_python() {
+  local found
+  for found in "$cache"/python-*/python; do
+    if [ -x "$found" ]; then echo "$found"; return; fi
+  done
+  return 1
+}
+
+fetch_python() {
+  local work final
+  work=$(mktemp -d "$cache/tmp.python.$$.XXXXXX")
+  unpack_testing "$work" "or run the tests where apt-get reaches a Debian mirror" python3 python3-ollama python3-openai
+  final=$cache/python-$(dpkg-deb -f "$work"/debs/python3_*.deb Version)
+  loader=$(find "$work/root" -name 'ld-linux*.so.*' -print -quit)
+  loader=${loader#"$work"} libs=$(dirname "$(find "$work/root/usr/lib" -name 'libc.so.6' -print -quit)")
+  libs=${libs#"$work"}
+  rm -rf "$work/debs"
+  cat >"$work/python" <<-PROGRAM
+	#!/bin/sh
+	export PYTHONHOME='$final/root/usr' PYTHONPATH='$final/root/usr/lib/python3/dist-packages' PYTHONDONTWRITEBYTECODE=1
+	exec '$final$loader' --library-path '$final$libs' '$final/root/usr/bin/python3' "\$@"
+	PROGRAM
+  chmod +x "$work/python"
+  publish "$work" "$final"
+  "$final/python" -c 'import ollama, openai' || die "the Python that was fetched does not run" "run the tests on another machine"
+}
+
+python() {
+  if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+    say "no apt-get here, so no Python with others' clients is fetched"
+    return
+  fi
+  (have find_python fetch_python python)
+  echo "PYTHON=$(find_python)"
+}
+
 # ---- both -----------------------------------------------------------------------------------------------
 
 main() {
@@ -396,5 +438,6 @@ main() {
 case ${1:-} in
   "") main ;;
   backends) backends ;;
-  *) die "there is no '$1' to get" "call engines.sh without an argument, or with 'backends'" ;;
+  python) python ;;
+  *) die "there is no '$1' to get" "call engines.sh without an argument, or with 'backends' or 'python'" ;;
 esac

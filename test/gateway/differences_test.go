@@ -18,11 +18,18 @@ import (
 )
 
 // runClients is what clients.mjs prints when it is pointed at an address.
-func runClients(t *testing.T, url string, more ...string) (steps []step) {
+func runClients(t *testing.T, url string, more ...string) []step {
+	t.Helper()
+	return runProgram(t, url, []string{"node", "clients.mjs"}, more...)
+}
+
+// runProgram is what a program prints that is pointed at an address.
+func runProgram(t *testing.T, url string, program []string, more ...string) (steps []step) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", append([]string{"clients.mjs", url, standin.CodeModel, callerModel, seerModel}, more...)...)
+	args := slices.Concat(program[1:], []string{url, standin.CodeModel, callerModel, seerModel}, more)
+	cmd := exec.CommandContext(ctx, program[0], args...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {

@@ -103,6 +103,7 @@ func TestGateway(t *testing.T) {
 	npm.Install(t)
 	d := open(t)
 	t.Run("clients of others", d.clients)
+	t.Run("Python's clients", d.python)
 	t.Run("the ollama command", d.ollamaCommand)
 	t.Run("whoever goes away cancels", d.goesAway)
 	t.Run("one connection for several streams", d.again)
@@ -125,7 +126,7 @@ func (d *door) clients(t *testing.T) {
 	all := func(s step) bool {
 		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, standin.CodeModel, seerModel})
 	}
-	for name, good := range map[string]func(s step) bool{
+	checkSteps(t, run, map[string]func(s step) bool{
 		"ollama list": all,
 		"ollama show": func(s step) bool { return len(s.Capabilities) > 0 },
 		"ollama ps":   all,
@@ -203,12 +204,54 @@ func (d *door) clients(t *testing.T) {
 		"openai batch, no such file":             func(s step) bool { return s.Status == http.StatusNotFound && s.Param == "id" },
 		"langchain ollama":                       written,
 		"langchain openai":                       func(s step) bool { return written(s) && s.Streamed == s.Text },
-	} {
+	})
+	t.Run("beside Ollama", func(t *testing.T) { d.differences(t, run) })
+}
+
+// checkSteps holds each step of a program to what is wanted of it.
+func checkSteps(t *testing.T, run []step, want map[string]func(s step) bool) {
+	t.Helper()
+	steps := map[string]step{}
+	for _, s := range run {
+		steps[s.Step] = s
+	}
+	for name, good := range want {
 		if s, there := steps[name]; !there || !good(s) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	t.Run("beside Ollama", func(t *testing.T) { d.differences(t, run) })
+}
+
+// Python's ollama and openai, as apps have them that are made with Streamlit. They are Debian packages, so where there is no apt-get they are not run.
+func (d *door) python(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "bash", "../../scripts/engines.sh", "python").Output()
+	if err != nil {
+		t.Fatalf("get Python: %v", err)
+	}
+	program, there := strings.CutPrefix(strings.TrimSpace(string(out)), "PYTHON=")
+	if !there {
+		t.Log("no apt-get to get Python's clients with")
+		return
+	}
+	all := func(s step) bool { return slices.Contains(s.Models, standin.CodeModel) && len(s.Models) == 3 }
+	missing := func(s step) bool {
+		return s.Status == http.StatusNotFound && strings.Contains(s.Failed, "nobody:1b")
+	}
+	said := func(s step) bool { return s.Text != "" && s.Streamed == s.Text }
+	checkSteps(t, runProgram(t, d.url, []string{program, "clients.py"}), map[string]func(s step) bool{
+		"ollama list": all, "ollama ps": all, "openai models": all,
+		"ollama show":     func(s step) bool { return slices.Contains(s.Capabilities, "completion") },
+		"ollama generate": func(s step) bool { return s.Text != "" },
+		"ollama chat":     said, "openai chat": said,
+		"ollama chat, tools": func(s step) bool {
+			return len(s.Calls) == 1 && s.Calls[0].Name == "add" && maps.Equal(s.Calls[0].Arguments, map[string]int{"a": 2, "b": 3})
+		},
+		"ollama, a model that is not there": missing, "openai, a model that is not there": missing,
+		"ollama goes away": func(s step) bool { return s.Aborted },
+		"openai batch": func(s step) bool {
+			return s.Reason == "completed" && slices.Equal(s.Models, []string{"s-0", "s-1", "s-2"})
+		},
+	})
 }
 
 // The ollama command line, as somebody uses it who has OLLAMA_HOST point here.
