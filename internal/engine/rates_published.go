@@ -75,9 +75,11 @@ func densePublished(model string) published {
 	return p
 }
 
+var parametersInName = regexp.MustCompile(`(?i)(?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)b(?:$|[^a-z0-9])`)
+
 // billions is the number of parameters that a model's name gives, as in llama3.1:70b and phi-4-14B-Q8_0.
 func billions(model string, otherwise float64) float64 {
-	found := regexp.MustCompile(`(?i)(?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)b(?:$|[^a-z0-9])`).FindStringSubmatch(model)
+	found := parametersInName.FindStringSubmatch(model)
 	if found == nil {
 		return otherwise
 	}

@@ -24,6 +24,7 @@ type scripted struct {
 	prefilled  engine.Prefilled
 	completion engine.Completion
 	err        error
+	logprobs   []jobs.TokenLogprob
 	calls      []string
 	from       engine.Prefilled
 	wait       bool // until the context ends
@@ -61,7 +62,7 @@ func (s *scripted) Decode(ctx context.Context, req engine.Request, from engine.P
 
 func (s *scripted) Generate(ctx context.Context, _ engine.Request, emit engine.Emit) (engine.Completion, error) {
 	s.calls = append(s.calls, "generate")
-	return s.completion, errors.Join(emit(jobs.Chunk{Text: "a"}), s.end(ctx))
+	return s.completion, errors.Join(emit(jobs.Chunk{Text: "a", Logprobs: s.logprobs}), s.end(ctx))
 }
 
 func (s *scripted) end(ctx context.Context) error {
@@ -211,6 +212,29 @@ func TestFallbackWarns(t *testing.T) {
 			}
 			if h != nil && (!strings.Contains(r.Decision, h.Reason) || r.Attempts.Prefill != 2) {
 				t.Errorf("decision %q, prefill attempts %d; want the reason and 2", r.Decision, r.Attempts.Prefill)
+			}
+		})
+	}
+}
+
+// Who asks for logprobs gets them, or is told why not.
+func TestLogprobs(t *testing.T) {
+	many := make([]jobs.TokenLogprob, 2000)
+	for i := range many {
+		many[i].Top = make([]jobs.TokenLogprob, 100)
+	}
+	for name, tt := range map[string]struct {
+		said []jobs.TokenLogprob
+		want string
+	}{
+		"some": {[]jobs.TokenLogprob{{Token: "a", Logprob: -1}}, ""}, "none": {nil, "the engine says none"}, "too many": {many, "ask for fewer top_logprobs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tk, _ := task(jobs.StageFallback, "", nil)
+			tk.Job.Logprobs = true
+			_, err := stageOf(&scripted{logprobs: tt.said, completion: engine.Completion{Text: "a", Logprobs: tt.said}}).Run(t.Context(), tk)
+			if refused := jobs.CodeOf(err) == jobs.CodeEngineRefused && strings.Contains(err.Error(), tt.want); refused != (tt.want != "") || !refused && err != nil {
+				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
 	}

@@ -234,7 +234,7 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *protocol.Task) (ove
 	if heardNothing {
 		return false, nil
 	}
-	return d.over(looking, true)
+	return d.over(looking, protocol.Outcome{}, nil)
 }
 
 // prepare calls Prepare. What panics there will do so again in Run, where it is the job's failure.

@@ -181,10 +181,15 @@ func (i *intake) choose(lane int, b protocol.Backlog) protocol.Choice {
 // recheck has closed gates looked at again, later each time.
 func (i *intake) recheck() {
 	i.pause = min(max(2*i.pause, firstRecheck), depthAge)
+	i.lookAgain(i.pause)
+}
+
+// lookAgain has the worker look at the intake again after a while.
+func (i *intake) lookAgain(after time.Duration) {
 	if i.again != nil {
 		i.again.Stop()
 	}
-	i.again = time.AfterFunc(i.pause, i.w.members.notify)
+	i.again = time.AfterFunc(after, i.w.members.notify)
 }
 
 // stop ends what still waits to ask again.
@@ -233,6 +238,10 @@ func (i *intake) whole(ctx context.Context) (lane int, why string) {
 	if free > 1 && i.hush() {
 		return -1, ""
 	}
+	if wait := calmLook - time.Since(i.surveyed); i.autos.Load() <= 0 && wait > 0 {
+		i.lookAgain(wait)
+		return -1, ""
+	}
 	if err := i.survey(ctx, time.Now()); err != nil || i.relay > 0 && w.takes(sourceOf(protocol.RoleDecode, w.cfg.Model, jobs.Batch)) {
 		return -1, "" // what has been computed comes first, as long as there is room for it
 	}
@@ -248,6 +257,10 @@ const (
 	longestHush = 200 * time.Millisecond
 )
 
+// calmLook is how often a decode worker looks for whole requests while no batch job of plan auto is known to come: else ten questions to NATS would go with each of
+// the interactive ones.
+const calmLook = 25 * time.Millisecond
+
 // hush reports whether to wait, and has it asked again.
 func (i *intake) hush() bool {
 	now := time.Now()
@@ -259,10 +272,7 @@ func (i *intake) hush() bool {
 	if i.hushed.IsZero() {
 		i.hushed = now
 	}
-	if i.again != nil {
-		i.again.Stop()
-	}
-	i.again = time.AfterFunc(wait, i.w.members.notify)
+	i.lookAgain(wait)
 	return true
 }
 

@@ -112,6 +112,9 @@ func (p *puller) close() []arrival {
 // and are not asked before the others were. It ends with errWoken when wake or moved is closed and with a *goneError when a consumer is missing.
 func (p *puller) next(ctx context.Context, sources []source, quiet int, wake, moved <-chan struct{}) (arrival, error) {
 	p.collect()
+	if !slices.ContainsFunc(sources[len(sources)-quiet:], func(s source) bool { return !p.waiting[s].isOpen() }) {
+		quiet = 0 // pulls wait there already
+	}
 	idle := slices.DeleteFunc(slices.Clone(sources[:len(sources)-quiet]), func(s source) bool { return p.waiting[s].isOpen() })
 	for i, s := range idle {
 		if len(p.ready) > 0 || quiet == 0 && i == len(idle)-1 {

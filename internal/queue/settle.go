@@ -20,7 +20,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 			o.Settled(published)
 		}
 	}()
-	if over, err := d.over(ctx, err == nil); err != nil {
+	if over, err := d.over(ctx, o, err); err != nil {
 		return err
 	} else if over {
 		return d.finish(ctx)
@@ -97,11 +97,15 @@ func (d *delivery) requeueUncounted(ctx context.Context, cause error) {
 
 // over reports, after the task, whether the job has ended or was purged meanwhile, so that nothing more may
 // be published for it. Who purges a job asks the worker first and waits for its answer, so for a task that
-// was not cancelled the costly look for the message is needed only if that may have gone unheard.
-func (d *delivery) over(ctx context.Context, succeeded bool) (over bool, err error) {
+// was not cancelled the costly look for the message is needed only if that may have gone unheard; and a result is refused where there is one.
+func (d *delivery) over(ctx context.Context, o protocol.Outcome, failed error) (over bool, err error) {
+	heard := failed == nil && d.w.c.nc.Stats().Reconnects == d.reconnects
+	if heard && o.Result != nil {
+		return false, nil
+	}
 	err = d.w.c.retry(ctx, "look up job", func(ctx context.Context) (err error) {
 		over, err = d.hasResult(ctx)
-		if over || err != nil || succeeded && d.w.c.nc.Stats().Reconnects == d.reconnects {
+		if over || err != nil || heard {
 			return err
 		}
 		over, err = d.isGone(ctx)
