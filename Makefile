@@ -123,6 +123,12 @@ faults: engines ## kill, freeze, cut off and starve every part under load, and j
 faults-mutants: engines ## take out one defence after the other, and see that the judge notices
 	go run ./test/faults $(FAULTS) mutants
 
+# The console of a real run: the example class graded on stand-ins, with the gateway of submitter dev in front.
+.PHONY: screenshots
+screenshots: build engines ## pictures of the console's pages, from a class that is graded, into docs/pictures
+	@tools/needs.sh chromium node npm
+	scripts/screenshots.sh $(CURDIR)/docs/pictures
+
 .PHONY: clean
 clean: ## remove what the targets above made (engines stay in their cache)
 	rm -rf bin demo-grades test/*/node_modules

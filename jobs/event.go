@@ -43,17 +43,20 @@ type Event struct {
 	Attempt int       `json:"attempt,omitempty"` // of the stage, from 1
 	Worker  string    `json:"worker,omitempty"`  // "machine/worker id"
 
-	Tokens       int     `json:"tokens,omitempty"`        // computed of the prompt (prefill_done), or generated so far
-	CachedTokens int     `json:"cached_tokens,omitempty"` // of the prompt, found in a cache
-	Bytes        int64   `json:"bytes,omitempty"`         // of the KV state
-	MovedBytes   int64   `json:"moved_bytes,omitempty"`   // of them, over the network
-	Seconds      float64 `json:"seconds,omitempty"`       // that it took, or will take (worker_paused)
-	Rebuilt      bool    `json:"rebuilt,omitempty"`       // the KV state was put together from rows that were there and the rest
-	RebuildLost  bool    `json:"rebuild_lost,omitempty"`  // that failed, and the whole was fetched
-	Failure      Failure `json:"failure,omitempty"`       // of the hand-over
-	Status       Status  `json:"status,omitempty"`        // how the job ended
-	Code         Code    `json:"code,omitempty"`          // of the error
-	Why          string  `json:"why,omitempty"`           // in words
+	Tokens       int      `json:"tokens,omitempty"`        // computed of the prompt (prefill_done), or generated so far
+	CachedTokens int      `json:"cached_tokens,omitempty"` // of the prompt, found in a cache
+	Bytes        int64    `json:"bytes,omitempty"`         // of the KV state
+	MovedBytes   int64    `json:"moved_bytes,omitempty"`   // of them, over the network
+	Seconds      float64  `json:"seconds,omitempty"`       // that it took, or will take (worker_paused)
+	Rebuilt      bool     `json:"rebuilt,omitempty"`       // the KV state was put together from rows that were there and the rest
+	RebuildLost  bool     `json:"rebuild_lost,omitempty"`  // that failed, and the whole was fetched
+	Failure      Failure  `json:"failure,omitempty"`       // of the hand-over
+	Status       Status   `json:"status,omitempty"`        // how the job ended; and of its result the next three
+	Method       Method   `json:"method,omitempty"`        // the way it went
+	Usage        *Usage   `json:"usage,omitempty"`         // tokens
+	Timings      *Timings `json:"timings,omitempty"`       // seconds
+	Code         Code     `json:"code,omitempty"`          // of the error
+	Why          string   `json:"why,omitempty"`           // in words
 
 	Extra Extra `json:"-"`
 }

@@ -88,6 +88,11 @@ func (c *Client) Init(ctx context.Context, models []string, replicas int, dryRun
 	return c.q.Init(ctx, models, replicas, dryRun)
 }
 
+// JobEvents begins to listen for what happens to the jobs of all users; the gateway's key allows that, too.
+func (c *Client) JobEvents(ctx context.Context) (iter.Seq[*jobs.Event], error) {
+	return c.q.JobEvents(ctx)
+}
+
 // AllEvents begins to listen for what happens to all jobs and workers, as [client.Client.Events] does for those of one user. It takes an operator's rights.
 func (c *Client) AllEvents(ctx context.Context) (iter.Seq[*jobs.Event], error) {
 	return c.q.AllEvents(ctx)

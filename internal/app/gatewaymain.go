@@ -25,6 +25,7 @@ import (
 	"tandem/client"
 	"tandem/client/admin"
 	"tandem/internal/access"
+	"tandem/internal/console"
 	"tandem/internal/gateway"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
@@ -126,19 +127,20 @@ type tokensFlag struct {
 }
 
 type tokenAdd struct {
-	Name       string     `arg:"" help:"What it is called in lists, logs and usage."`
-	User       string     `placeholder:"NAME" help:"Whose jobs these are (default: the token's name)."`
-	Model      []string   `placeholder:"MODEL" help:"Model that may be asked; may be repeated. All, if there is none."`
-	Class      jobs.Class `enum:",interactive,batch" default:"" placeholder:"CLASS" help:"batch: no job goes before those of others. interactive (default): each says what it is."`
-	PerMinute  int        `name:"requests-per-minute" placeholder:"N" help:"Requests a minute at most."`
-	PerDay     int64      `name:"tokens-per-day" placeholder:"N" help:"Tokens a day at most, of prompts and answers."`
-	Concurrent int        `placeholder:"N" help:"Requests at the same time at most (default 100)."`
+	Name       string       `arg:"" help:"What it is called in lists, logs and usage."`
+	User       string       `placeholder:"NAME" help:"Whose jobs these are (default: the token's name)."`
+	Model      []string     `placeholder:"MODEL" help:"Model that may be asked; may be repeated. All, if there is none."`
+	Class      jobs.Class   `enum:",interactive,batch" default:"" placeholder:"CLASS" help:"batch: no job goes before those of others. interactive (default): each says what it is."`
+	PerMinute  int          `name:"requests-per-minute" placeholder:"N" help:"Requests a minute at most."`
+	PerDay     int64        `name:"tokens-per-day" placeholder:"N" help:"Tokens a day at most, of prompts and answers."`
+	Concurrent int          `placeholder:"N" help:"Requests at the same time at most (default 100)."`
+	Role       gateway.Role `enum:",viewer" default:"" placeholder:"ROLE" help:"viewer: sees the console. Without it the token is for programs alone."`
 	tokensFlag
 }
 
 func (c *tokenAdd) run(stdout, stderr io.Writer) error {
 	secret, err := gateway.AddToken(c.Tokens, gateway.Token{
-		Name: c.Name, User: cmp.Or(c.User, c.Name), Models: c.Model, Class: c.Class, PerMinute: c.PerMinute, PerDay: c.PerDay, Concurrent: c.Concurrent,
+		Name: c.Name, User: cmp.Or(c.User, c.Name), Models: c.Model, Class: c.Class, PerMinute: c.PerMinute, PerDay: c.PerDay, Concurrent: c.Concurrent, Role: c.Role,
 	})
 	if err != nil {
 		return err
@@ -174,10 +176,10 @@ func (c *tokenList) run(stdout io.Writer) error {
 		return strconv.FormatInt(n, 10)
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tUSER\tMODELS\tCLASS\tA MINUTE\tTOKENS A DAY\tAT ONCE\tCREATED")
+	fmt.Fprintln(w, "NAME\tUSER\tMODELS\tCLASS\tA MINUTE\tTOKENS A DAY\tAT ONCE\tROLE\tCREATED")
 	for _, t := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.User, cmp.Or(strings.Join(t.Models, ","), "all"), cmp.Or(string(t.Class), "any"),
-			limit(int64(t.PerMinute)), limit(t.PerDay), limit(int64(t.Concurrent)), t.Created.Format(time.DateOnly))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.User, cmp.Or(strings.Join(t.Models, ","), "all"), cmp.Or(string(t.Class), "any"),
+			limit(int64(t.PerMinute)), limit(t.PerDay), limit(int64(t.Concurrent)), cmp.Or(string(t.Role), "-"), t.Created.Format(time.DateOnly))
 	}
 	return w.Flush()
 }
@@ -271,7 +273,7 @@ func DialGateway(ctx context.Context, at GatewayAddress, to client.Options, user
 	}
 	g.close = c.Close
 	if o.Tokens == "" {
-		o.Log.Info("the gateway answers; no token is needed, on this machine", "url", g.URL(), "user", o.System.User())
+		o.Log.Info("the gateway answers; no token is needed, on this machine", "url", g.URL(), "console", g.URL()+"/console/", "user", o.System.User())
 	} else {
 		o.Log.Info("the gateway answers those who have a token", "url", g.URL())
 	}
@@ -290,6 +292,7 @@ type Gateway struct {
 	tls      bool
 	server   *http.Server
 	gateway  *gateway.Gateway
+	console  *console.Console
 	done     chan error
 	close    func() // of what is its own; nil if nothing is
 }
@@ -318,12 +321,15 @@ func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*G
 	if err != nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "http: %w; name another address with --http", err)
 	}
+	pages := console.New(console.Options{System: o.System, Version: o.Version, Log: o.Log})
+	o.Console = pages
 	handler, err := gateway.New(ctx, o)
 	if err != nil {
+		pages.Close()
 		_ = listener.Close()
 		return nil, err
 	}
-	g := &Gateway{listener: listener, tls: secure != nil, gateway: handler, done: make(chan error, 1), server: &http.Server{
+	g := &Gateway{listener: listener, tls: secure != nil, gateway: handler, console: pages, done: make(chan error, 1), server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, TLSConfig: secure,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}}
@@ -356,6 +362,7 @@ func (g *Gateway) Stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
+	g.console.Close() // or its pages would wait for news
 	err := g.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = g.server.Close()

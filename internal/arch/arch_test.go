@@ -31,7 +31,7 @@ const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 
 // grading is what the packages of grading may know of one another.
 var grading = []string{
-	files, "jobs", "internal/batchstats", "internal/sanitize", "internal/units",
+	files, "jobs", "internal/batchstats", "internal/look", "internal/sanitize", "internal/units",
 	"internal/grader/notebook", "internal/grader/intake", "internal/grader/rubric", "internal/grader/code", "internal/grader/sections",
 	"internal/grader/check", "internal/grader/outputs", "internal/grader/score", "internal/grader/ask", "internal/grader/report", "internal/grader/overrides",
 	"internal/grader/journal", "internal/agreement",
@@ -65,6 +65,8 @@ var arrows = []arrow{
 	{"internal/httphost", nil, nil, "telling names apart needs the standard library only"},
 	{"internal/workerhttp", []string{"internal/httphost", "jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
 	{"internal/gateway", []string{files, "client/admin", "internal/httphost", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate", "github.com/google/uuid"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
+	{"internal/console", []string{"client/admin", "internal/batchstats", "internal/look", "internal/protocol", "internal/sanitize", "internal/units", "jobs"}, nil, "the console knows the public client, and nothing behind it"},
+	{"internal/look", nil, nil, "a style sheet needs nothing"},
 	{"internal/grader", grading, nil, "grading needs the contract only: the queue, or one engine, comes in as its Answerer"},
 	{"internal/grader/notebook", []string{"jobs", "internal/units"}, nil, "reading a notebook stands below all grading"},
 	{"internal/grader/intake", []string{files, "jobs", "internal/units"}, nil, "finding submissions knows no notebooks"},

@@ -36,6 +36,7 @@ type Options struct {
 	Hosts   []string      // names under which it may be asked, beside IP addresses and localhost
 	Timeout time.Duration // after which a request that is not answered is given up, and its job cancelled; default half an hour
 	Version string        // of the program
+	Console http.Handler  // pages for people, below /console/; nil for none
 	Log     *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
 }
 
@@ -85,6 +86,10 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	g.ollama(mux)
 	g.openAI(mux)
 	g.seeds(mux)
+	if o.Console != nil {
+		mux.Handle("GET "+consolePath, o.Console)
+		mux.HandleFunc("POST "+signInPath, g.signIn)
+	}
 	b, err := openBatches(ctx, g)
 	if err != nil {
 		o.Log.Warn("no files and batches: the key to NATS may not keep them; gateway.nk may", "error", err)
@@ -186,6 +191,9 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 		writeError(w, as, refuse(http.StatusMisdirectedRequest, "host", "this gateway does not answer to the host %.100q; ask for it by its IP address, or allow the name with --http-host", r.Host))
 		return ""
 	}
+	if strings.HasPrefix(r.URL.Path, consolePath) && g.Console != nil {
+		return g.admitPerson(w, r, mux)
+	}
 	// Checked as a POST, since a GET passes always; pages of other origins have no business here with either.
 	if err := g.origins.Check(&http.Request{Method: http.MethodPost, Host: r.Host, Header: r.Header, URL: r.URL}); err != nil {
 		writeError(w, as, refuse(http.StatusForbidden, "origin", "web pages of other origins cannot use this API: %v", err))
@@ -200,19 +208,28 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	if who.token != nil {
 		token = who.token.Name
 	}
-	select {
-	case g.streams <- struct{}{}:
-		defer func() { <-g.streams }()
-	default:
-		writeError(w, as, tooMany(10*time.Second, "%d requests are being answered already; try again later", maxStreams))
+	free, ok := g.place(w, as)
+	if !ok {
 		return token
 	}
+	defer free()
 	if _, pattern := mux.Handler(r); pattern == "" {
 		writeError(w, as, refuse(http.StatusNotFound, "path", "there is no %s %.100q here; docs/GATEWAY.md lists what there is", r.Method, r.URL.Path))
 		return token
 	}
 	mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	return token
+}
+
+// place has room for a request until leave is called, or refuses it.
+func (g *gateway) place(w http.ResponseWriter, as dialect) (leave func(), ok bool) {
+	select {
+	case g.streams <- struct{}{}:
+		return func() { <-g.streams }, true
+	default:
+		writeError(w, as, tooMany(10*time.Second, "%d requests are being answered already; try again later", maxStreams))
+		return nil, false
+	}
 }
 
 // read reads a request's body, strictly: no key twice, no key that is not known.

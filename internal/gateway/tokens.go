@@ -37,10 +37,17 @@ type Token struct {
 	PerMinute  int        `json:"requests_per_minute,omitempty"` // on average, and at once
 	PerDay     int64      `json:"tokens_per_day,omitempty"`      // of prompts and answers together, by UTC
 	Concurrent int        `json:"concurrent,omitempty"`          // requests that are answered at the same time; default 100
+	Role       Role       `json:"role,omitempty"`                // what may be seen and done in the console; nothing if it is empty
 	Created    time.Time  `json:"created"`
 }
 
 const defaultConcurrent = 100
+
+// Role is what a token may see and do in the console.
+type Role string
+
+// RoleViewer sees everything, and changes nothing.
+const RoleViewer Role = "viewer"
 
 // tokenPrefix begins each token, so that whoever finds one knows what it is.
 const tokenPrefix = "tandem-"
@@ -60,6 +67,9 @@ func (t *Token) check() error {
 	}
 	if t.Class != "" && !slices.Contains(jobs.Classes[:], t.Class) {
 		return jobs.Errorf(jobs.CodeInvalid, "token %s: class is %.40q; want interactive or batch", t.Name, t.Class)
+	}
+	if t.Role != "" && t.Role != RoleViewer {
+		return jobs.Errorf(jobs.CodeInvalid, "token %s: role is %.40q; want viewer, or none", t.Name, t.Role)
 	}
 	if t.PerMinute < 0 || t.PerDay < 0 || t.Concurrent < 0 {
 		return jobs.Errorf(jobs.CodeInvalid, "token %s: a limit is below 0; leave it out for none", t.Name)
@@ -229,10 +239,8 @@ func (t *tokens) reload() (changed bool, err error) {
 	return true, nil
 }
 
-// enter lets in who has a token, if there is room for another request. Leave must be called at its end.
-func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// current reads the file again if it has changed. The lock must be held.
+func (t *tokens) current() {
 	if now := time.Now(); now.Sub(t.looked) > reloadEvery {
 		t.looked = now
 		switch changed, err := t.reload(); {
@@ -242,6 +250,25 @@ func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
 			t.log.Info("the file of tokens was read", "tokens", len(t.list))
 		}
 	}
+}
+
+// named is the token of a name.
+func (t *tokens) named(name string) (Token, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current()
+	i := slices.IndexFunc(t.list, func(h *holder) bool { return h.Name == name })
+	if i < 0 {
+		return Token{}, false
+	}
+	return t.list[i].Token, true
+}
+
+// enter lets in who has a token, if there is room for another request. Leave must be called at its end.
+func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current()
 	hash := []byte(hashToken(secret))
 	var h *holder
 	for _, one := range t.list { // all of them, so that the time tells nothing

@@ -28,6 +28,11 @@ func (c *Conn) AllEvents(ctx context.Context) (iter.Seq[*jobs.Event], error) {
 	return c.events(ctx, "events.>")
 }
 
+// JobEvents is Events of all users.
+func (c *Conn) JobEvents(ctx context.Context) (iter.Seq[*jobs.Event], error) {
+	return c.events(ctx, "events.*.*.*")
+}
+
 func (c *Conn) events(ctx context.Context, subject string) (iter.Seq[*jobs.Event], error) {
 	sub, err := c.nc.SubscribeSync(subject)
 	if err == nil {

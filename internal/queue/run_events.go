@@ -105,7 +105,7 @@ func (d *delivery) endTimeline(r *jobs.Result) {
 func endedEvent(r *jobs.Result) *jobs.Event {
 	e := &jobs.Event{
 		V: jobs.Version, Type: jobs.EventEnded, At: r.FinishedAt.UTC(), JobID: r.JobID, User: r.User, Batch: r.Batch, Model: r.Model, Worker: r.Servers.Decode,
-		Status: r.Status, Tokens: r.Usage.GeneratedTokens, Seconds: r.Timings.TotalSeconds,
+		Status: r.Status, Tokens: r.Usage.GeneratedTokens, Seconds: r.Timings.TotalSeconds, Method: r.Method, Usage: &r.Usage, Timings: &r.Timings,
 	}
 	if n := len(r.Timeline); n > 0 {
 		e.At = r.Timeline[n-1].At

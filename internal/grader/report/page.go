@@ -15,6 +15,7 @@ import (
 	"tandem/internal/grader/check"
 	"tandem/internal/grader/outputs"
 	"tandem/internal/grader/score"
+	"tandem/internal/look"
 	"tandem/internal/sanitize"
 )
 
@@ -23,7 +24,7 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{
+var pages = template.Must(template.Must(template.New("base.css").Parse(look.CSS)).Funcs(template.FuncMap{
 	"points": number, "words": words, "chip": chipOf, "seconds": seconds, "rate": rate, "share": share, "count": count, "list": list, "clock": clock, "signed": signed, "bar": newBar,
 	"size":         func(n int) string { return size(int64(n)) },
 	"join":         func(list []string) string { return strings.Join(list, " and ") },

@@ -1,0 +1,227 @@
+package console
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tandem/client/admin"
+	"tandem/jobs"
+)
+
+const (
+	keptEnded  = 2000            // requests that have ended
+	keptBegun  = 20_000          // requests that have not
+	pollEvery  = 2 * time.Second // while somebody looks
+	pollLimit  = 5 * time.Second // for NATS to say who works
+	goneAfter  = time.Hour       // a worker that went away is forgotten then
+	listenWait = time.Second     // before events are listened for again
+)
+
+// watch is what was seen of jobs since it began, and of workers. It disturbs no queue: events are heard, and who works is asked for only while somebody looks.
+type watch struct {
+	system *admin.Client
+	log    *slog.Logger
+	asking sync.Mutex // one question at a time
+
+	mu      sync.Mutex
+	seen    uint64        // counts what changed
+	stirred chan struct{} // closed at the next change
+	looking int           // pages that are open
+	wake    chan struct{} // holds a value when one was opened
+	began   map[string]begun
+	ended   []request // the last ones
+	total   int       // of all that ended
+	workers map[string]worker
+	models  []admin.ModelStatus
+	problem string    // why it is not known who works
+	asked   time.Time // when it was
+}
+
+// begun is a request that has not ended.
+type begun struct {
+	accepted time.Time
+	prefill  string // server that computed the prompt
+	running  bool
+}
+
+// request is one that has ended.
+type request struct {
+	Number   int
+	Accepted time.Time
+	Prefill  string // server
+	Decode   string // server
+	jobs.Result
+}
+
+// worker is one that was seen.
+type worker struct {
+	admin.Presence
+	seen time.Time
+	gone bool
+}
+
+func newWatch(system *admin.Client, log *slog.Logger) *watch {
+	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), began: map[string]begun{}, workers: map[string]worker{}}
+}
+
+// version counts what was seen; next is closed at the next change.
+func (w *watch) version() (seen uint64, next <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen, w.stirred
+}
+
+// changed tells of a change. The lock must be held.
+func (w *watch) changed() {
+	w.seen++
+	close(w.stirred)
+	w.stirred = make(chan struct{})
+}
+
+// look notes that a page was opened, until it is closed.
+func (w *watch) look() (closed func()) {
+	w.mu.Lock()
+	w.looking++
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is about to wake up
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.looking--
+	}
+}
+
+// listen hears what happens to jobs, until ctx ends.
+func (w *watch) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		events, err := w.system.JobEvents(ctx)
+		if err != nil {
+			w.log.Warn("the console cannot hear what happens to jobs; it tries again", "error", err)
+		} else {
+			for e := range events {
+				w.event(e)
+			}
+		}
+		select {
+		case <-time.After(listenWait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// event takes what happened to a job.
+func (w *watch) event(e *jobs.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Type == jobs.EventProgress {
+		return
+	}
+	b, known := w.began[e.JobID]
+	if !known {
+		b.accepted = e.At
+	}
+	switch e.Type {
+	case jobs.EventPrefillBegun:
+		b.prefill, b.running = e.Worker, true
+	case jobs.EventDecodeBegun, jobs.EventRestored, jobs.EventFirstToken:
+		b.running = true
+	case jobs.EventAccepted, jobs.EventOffered, jobs.EventFetched, jobs.EventRetried, jobs.EventRequeued, jobs.EventFellBack:
+		b.running = false
+	case jobs.EventEnded:
+		delete(w.began, e.JobID)
+		w.end(e, b)
+		w.changed()
+		return
+	}
+	if known || len(w.began) < keptBegun { // of more, only the end is noted
+		w.began[e.JobID] = b
+	}
+	w.changed()
+}
+
+// end keeps a request that has ended. The lock must be held.
+func (w *watch) end(e *jobs.Event, b begun) {
+	w.total++
+	r := request{Number: w.total, Accepted: b.accepted, Prefill: b.prefill, Decode: e.Worker, Result: jobs.Result{JobID: e.JobID, Model: e.Model, Status: e.Status, Method: e.Method, FinishedAt: e.At}}
+	if e.Usage != nil {
+		r.Usage = *e.Usage
+	}
+	if e.Timings != nil {
+		r.Timings = *e.Timings
+	}
+	if e.Code != "" {
+		r.Error = &jobs.ErrorInfo{Code: e.Code, Stage: e.Stage}
+	}
+	if w.ended = append(w.ended, r); len(w.ended) > keptEnded {
+		w.ended = slices.Delete(w.ended, 0, len(w.ended)-keptEnded)
+	}
+}
+
+// poll asks who works while somebody looks, until ctx ends.
+func (w *watch) poll(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		looking := w.looking
+		w.mu.Unlock()
+		var again <-chan time.Time
+		if looking > 0 {
+			w.refresh(ctx)
+			again = time.After(pollEvery)
+		}
+		select {
+		case <-again:
+		case <-w.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refresh asks who works, unless that was done a moment ago.
+func (w *watch) refresh(ctx context.Context) {
+	w.asking.Lock()
+	defer w.asking.Unlock()
+	w.mu.Lock()
+	asked := w.asked
+	w.mu.Unlock()
+	if time.Since(asked) < pollEvery/2 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollLimit)
+	defer cancel()
+	workers, err := w.system.Workers(ctx)
+	var models []admin.ModelStatus
+	if err == nil && len(workers) > 0 { // one of which counts what waits
+		var o *admin.Overview
+		if o, err = w.system.Inspect(ctx); err == nil {
+			models = o.Models
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asked = time.Now(); err != nil {
+		w.problem = err.Error()
+		w.changed()
+		return
+	}
+	w.problem, w.models = "", models
+	for id, old := range w.workers {
+		if old.gone = true; w.asked.Sub(old.seen) > goneAfter {
+			delete(w.workers, id)
+			continue
+		}
+		w.workers[id] = old
+	}
+	for _, p := range workers {
+		w.workers[p.Machine+"/"+p.Worker] = worker{p, w.asked, false}
+	}
+	maps.DeleteFunc(w.began, func(_ string, b begun) bool { return w.asked.Sub(b.accepted) > 24*time.Hour }) // whose end was not heard
+	w.changed()
+}

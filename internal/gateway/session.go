@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// People come with a browser, which signs in once with a token and has a session then: a cookie that names the token, and is signed with its hash. So a session ends
+// with its token, and lives on when the gateway is started again.
+
+const (
+	consolePath  = "/console/"
+	signInPath   = consolePath + "sign-in"
+	staticPath   = consolePath + "static/"
+	cookieName   = "tandem-session"
+	sessionLives = 12 * time.Hour
+	maxForm      = 4 << 10 // bytes
+)
+
+// admitPerson lets a browser's request through to the console, or has it sign in first. It returns the name of its token.
+func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) (token string) {
+	if err := g.origins.Check(r); err != nil {
+		writeError(w, ollamaError, refuse(http.StatusForbidden, "origin", "pages of other origins cannot use the console: %v", err))
+		return ""
+	}
+	if g.tokens != nil && r.URL.Path != signInPath && !strings.HasPrefix(r.URL.Path, staticPath) {
+		who, there := g.session(r)
+		if !there {
+			http.Redirect(w, r, signInPath, http.StatusSeeOther)
+			return ""
+		}
+		token = who.Name
+	}
+	leave, ok := g.place(w, ollamaError)
+	if !ok {
+		return token
+	}
+	defer leave()
+	mux.ServeHTTP(w, r)
+	return token
+}
+
+// session is the token that a browser signed in with.
+func (g *gateway) session(r *http.Request) (Token, bool) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return Token{}, false
+	}
+	name, rest, _ := strings.Cut(cookie.Value, ".")
+	until, _, _ := strings.Cut(rest, ".")
+	ends, err := strconv.ParseInt(until, 10, 64)
+	who, there := g.tokens.named(name)
+	if err != nil || !there || who.Role == "" || g.now().After(time.Unix(ends, 0)) || !hmac.Equal([]byte(cookie.Value), []byte(sessionOf(who, ends))) {
+		return Token{}, false
+	}
+	return who, true
+}
+
+// sessionOf is the cookie of who has a token, until a time in Unix seconds.
+func sessionOf(t Token, ends int64) string {
+	said := fmt.Sprintf("%s.%d", t.Name, ends)
+	mac := hmac.New(sha256.New, []byte(strings.ToLower(t.SHA256)))
+	mac.Write([]byte(said))
+	return said + "." + hex.EncodeToString(mac.Sum(nil))
+}
+
+// signIn begins a session for who has a token that may see the console.
+func (g *gateway) signIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if g.tokens == nil {
+		http.Redirect(w, r, consolePath, http.StatusSeeOther)
+		return
+	}
+	who, leave, err := g.tokens.enter(r.PostFormValue("token"))
+	if err != nil {
+		http.Redirect(w, r, signInPath+"?again", http.StatusSeeOther)
+		return
+	}
+	leave()
+	if who.Role == "" {
+		http.Redirect(w, r, signInPath+"?again", http.StatusSeeOther)
+		return
+	}
+	ends := g.now().Add(sessionLives)
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: sessionOf(*who, ends.Unix()), Path: consolePath, Expires: ends, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	})
+	http.Redirect(w, r, consolePath, http.StatusSeeOther)
+}

@@ -1,0 +1,186 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tandem/client"
+	"tandem/client/admin"
+	"tandem/internal/app"
+	"tandem/internal/engine"
+	"tandem/internal/gateway"
+	"tandem/internal/natsembed"
+	"tandem/internal/protocol"
+	"tandem/internal/queue"
+	"tandem/jobs"
+	"tandem/test/npm"
+)
+
+const consoleModel = "pages:1b"
+
+// TestConsole has a browser look at the console of a gateway, with and without tokens, while jobs are done and the gateway goes away and comes back; or, for pictures, at
+// the one that runs already at TANDEM_CONSOLE (make screenshots).
+func TestConsole(t *testing.T) {
+	npm.Install(t)
+	if url := os.Getenv("TANDEM_CONSOLE"); url != "" {
+		drive(t, url)
+		return
+	}
+	for name, withToken := range map[string]bool{"on this machine": false, "with a token": true} {
+		t.Run(name, func(t *testing.T) {
+			log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+			server, err := natsembed.Start(t.Context(), natsembed.Options{Dir: t.TempDir(), LazySync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { server.Stop() })
+			startWorker(t, queue.Config{URL: server.URL(), Log: log})
+			c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			o := gateway.Options{System: admin.New(c), Version: "test", Log: log}
+			args := []string{}
+			if withToken {
+				o.Tokens = filepath.Join(t.TempDir(), "tokens.json")
+				secret, err := gateway.AddToken(o.Tokens, gateway.Token{Name: "ada", User: "ada", Role: gateway.RoleViewer})
+				if err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, secret)
+			}
+			d := &door{o: o, addr: "127.0.0.1:0"}
+			d.start(t)
+			t.Cleanup(func() { d.stop(t) })
+			lever := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/job":
+					if _, err := c.Run(r.Context(), &jobs.Job{Model: consoleModel, Prompt: "x", Plan: jobs.PlanLocal}); err != nil {
+						t.Errorf("a job: %v", err)
+					}
+				case "/stop":
+					d.stop(t)
+				case "/start":
+					d.start(t)
+				}
+			}))
+			t.Cleanup(lever.Close)
+			drive(t, append([]string{"http://" + d.addr, lever.URL}, args...)...)
+		})
+	}
+}
+
+// door is a gateway that can be stopped and started again.
+type door struct {
+	o    gateway.Options
+	addr string
+	g    *app.Gateway
+}
+
+func (d *door) start(t *testing.T) {
+	var err error
+	if d.g, err = app.StartGateway(context.Background(), app.GatewayAddress{HTTP: d.addr}, d.o); err != nil {
+		t.Errorf("start the gateway: %v", err)
+		return
+	}
+	d.addr = strings.TrimPrefix(d.g.URL(), "http://")
+	if _, _, err := net.SplitHostPort(d.addr); err != nil {
+		t.Error(err)
+	}
+}
+
+func (d *door) stop(t *testing.T) {
+	if err := d.g.Stop(); err != nil {
+		t.Errorf("stop the gateway: %v", err)
+	}
+	d.g = nil
+}
+
+// startWorker starts a decode worker on a machine with a name that is markup. What it says took 1 and 2 s took no time.
+func startWorker(t *testing.T, to queue.Config) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	to.Name, to.Model = "tandem-decode pages", consoleModel
+	conn, err := queue.Connect(ctx, to)
+	if err == nil {
+		err = conn.EnsureStreams(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := engine.NewSlots(2)
+	w, err := queue.NewWorker(conn, queue.WorkerConfig{
+		Role: protocol.RoleDecode, Model: consoleModel, ID: jobs.NewID(), Machine: "<img src=x onerror=alert(1)>", Slots: slots,
+		Run: func(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
+			r := jobs.NewResult(t.Job, jobs.Succeeded)
+			r.Text, r.FinishReason, r.Method = "a text", "stop", jobs.MethodLocal
+			r.Usage.PromptTokens, r.Usage.PrefillComputed, r.Usage.GeneratedTokens = 1000, 1000, 100
+			r.Timings.PrefillSeconds, r.Timings.PrefillTokensPerSecond = 1, 1000
+			r.Timings.DecodeSeconds, r.Timings.DecodeTokensPerSecond, r.Timings.TotalSeconds = 2, 50, 3
+			return protocol.Outcome{Result: r}, nil
+		},
+		Describe: func() queue.Presence {
+			return queue.Presence{State: queue.StateReady, Engine: "paper", Slots: slots.Size(), Busy: slots.Busy()}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := conn.AllEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	working.Go(func() { _ = w.Run(ctx) })
+	for e := range events {
+		if e.Type == jobs.EventWorkerBegan {
+			break
+		}
+	}
+	t.Cleanup(func() {
+		w.Abort()
+		cancel()
+		working.Wait()
+		conn.Close()
+	})
+}
+
+// drive runs console.mjs, whose steps must find nothing wrong.
+func drive(t *testing.T, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", append([]string{"console.mjs"}, args...)...)
+	cmd.Env = append(os.Environ(), "TANDEM_BROWSER="+browser(t))
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	steps := 0
+	for line := range strings.Lines(string(out)) {
+		var s struct {
+			Step  string
+			Wrong []string
+		}
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("read %s: %v", line, err)
+		}
+		steps++
+		for _, wrong := range s.Wrong {
+			t.Errorf("%s: %s", s.Step, wrong)
+		}
+	}
+	if err != nil || steps < 2 {
+		t.Errorf("node console.mjs: %v, %d steps", err, steps)
+	}
+}
