@@ -41,11 +41,12 @@ func TestConformance(t *testing.T) {
 				e := open(t, o)
 				return enginetest.Subject{
 					Engine: e, Slots: slots, Missing: open(t, missing), Unreachable: open(t, Options{URL: "http://127.0.0.1:1", Model: o.Model, NumCtx: size}),
-					Thinker: open(t, Options{URL: standintest.StartLlamaServer(t, tinymodel.Tiny(tinymodel.BPE), "--chat-template-file", template), Model: o.Model, NumCtx: size}),
-					Caller:  open(t, Options{URL: standintest.StartLlamaServer(t, standin.Caller(), "--jinja"), Model: o.Model, NumCtx: size}),
-					Seer:    open(t, Options{URL: standintest.StartLlamaServer(t, standin.Seer(), "--jinja", "--cache-ram", "0"), Model: o.Model, NumCtx: size}),
-					Forget:  func(ctx context.Context) error { return forget(ctx, e, slots) },
-					Cannot:  map[enginetest.Ability]string{enginetest.States: "the API shows no KV states", enginetest.Raw: "it is asked for chats"},
+					Thinker:  open(t, Options{URL: standintest.StartLlamaServer(t, tinymodel.Tiny(tinymodel.BPE), "--chat-template-file", template), Model: o.Model, NumCtx: size}),
+					Caller:   open(t, Options{URL: standintest.StartLlamaServer(t, standin.Caller(), "--jinja"), Model: o.Model, NumCtx: size}),
+					Seer:     open(t, Options{URL: standintest.StartLlamaServer(t, standin.Seer(), "--jinja", "--cache-ram", "0"), Model: o.Model, NumCtx: size}),
+					Embedder: open(t, Options{URL: standintest.StartLlamaServer(t, standin.Embedder(), "--embeddings", "--ubatch-size", "8192"), Model: o.Model, NumCtx: size}),
+					Forget:   func(ctx context.Context) error { return forget(ctx, e, slots) },
+					Cannot:   map[enginetest.Ability]string{enginetest.States: "the API shows no KV states", enginetest.Raw: "it is asked for chats"},
 				}
 			})
 		})
