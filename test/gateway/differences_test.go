@@ -22,7 +22,7 @@ func runClients(t *testing.T, url string, more ...string) (steps []step) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", append([]string{"clients.mjs", url, standin.CodeModel, callerModel, seerModel}, more...)...)
+	cmd := exec.CommandContext(ctx, "node", append([]string{"clients.mjs", url, standin.CodeModel, callerModel, seerModel, embedderModel}, more...)...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {
