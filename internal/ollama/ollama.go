@@ -131,7 +131,7 @@ func (e *Engine) Load(ctx context.Context) error {
 }
 
 func (e *Engine) load(ctx context.Context) error {
-	if m, err := e.about(ctx); err == nil && m.can != nil && !slices.Contains(m.can, jobs.CanComplete) {
+	if m, err := e.about(ctx); err == nil && slices.Contains(m.can, jobs.CanEmbed) && !slices.Contains(m.can, jobs.CanComplete) {
 		return e.loadEmbedder(ctx)
 	}
 	var a answer

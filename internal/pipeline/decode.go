@@ -75,11 +75,11 @@ func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcom
 		s.foresee(t, s.size(t.Job), false, 0, turn)
 	}
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
-	run := s.engine.Generate
+	run, beside := s.engine.Generate, time.Duration(0)
 	if t.Job.Embed != nil {
-		run = s.embed
+		run, beside = s.embed, longestText*time.Duration(len(t.Job.Embed.Input))
 	}
-	c, err := run(ctx, s.request(t, 0), s.emit(t))
+	c, err := run(ctx, s.request(t, beside), s.emit(t))
 	if err != nil {
 		return protocol.Outcome{}, err
 	}

@@ -3,13 +3,16 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"tandem/internal/engine"
 	"tandem/jobs"
 )
 
-// roomBeside is what a result may have beside its embeddings, in bytes.
-const roomBeside = 256 << 10
+const (
+	roomBeside  = 256 << 10              // bytes of a result that are not embeddings
+	longestText = 200 * time.Millisecond // that an engine may be silent for each text, beside what its length takes
+)
 
 // embed is Generate of a job that asks for embeddings.
 func (s *Stage) embed(ctx context.Context, req engine.Request, _ engine.Emit) (engine.Completion, error) {
