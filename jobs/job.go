@@ -37,7 +37,7 @@ const (
 	PlanAuto          Plan = "auto"          // whatever the measured rates say is fastest
 )
 
-// Job is one request for one completion, as it is published on the intake stream.
+// Job is one request for one completion, or for embeddings, as it is published on the intake stream.
 type Job struct {
 	V            int               `json:"v"`                       // version of this record, always 1
 	ID           string            `json:"id"`                      // UUID in lower case; version 7, so that ids sort by time
@@ -51,6 +51,7 @@ type Job struct {
 	Suffix       string            `json:"suffix,omitempty"`        // what comes after the text that is wanted; only with prompt, and for models that fill in
 	Raw          bool              `json:"raw,omitempty"`           // the prompt goes to the model as it is, without its chat template
 	Messages     []Message         `json:"messages,omitempty"`      // a chat; either this or prompt
+	Embed        *Embed            `json:"embed,omitempty"`         // texts whose embeddings are wanted in place of an answer; with neither prompt nor messages, and only with plan local
 	Tools        []json.RawMessage `json:"tools,omitempty"`         // functions that the model may call, each {"type": "function", "function": {"name", "description", "parameters"}}
 	ToolChoice   ToolChoice        `json:"tool_choice,omitempty"`   // whether it may, must or must not; left out means that it may
 	Format       json.RawMessage   `json:"format,omitempty"`        // "json" or a JSON schema that the text must satisfy
@@ -69,6 +70,15 @@ type Job struct {
 	SubmittedAt  time.Time         `json:"submitted_at,omitzero"`   // the submitter's clock
 	Deadline     time.Time         `json:"deadline,omitzero"`       // after which the job must not run any more
 	ReplayOf     string            `json:"replay_of,omitempty"`     // id of the dead-lettered job that this one repeats
+
+	Extra Extra `json:"-"` // fields of a newer version
+}
+
+// Embed asks for the embeddings of texts: vectors that are near to each other if the texts say alike things.
+type Embed struct {
+	Input      []string `json:"input"`                // the texts, each of which gets a vector
+	Dimensions int      `json:"dimensions,omitempty"` // numbers of each vector, for models that can have fewer; 0 is as many as the model has
+	Truncate   bool     `json:"truncate,omitempty"`   // cut off what the model cannot take of a text, if the engine does that, in place of failing
 
 	Extra Extra `json:"-"` // fields of a newer version
 }
@@ -231,6 +241,11 @@ func (j *Job) TextBytes() int {
 	}
 	for _, m := range j.Messages {
 		n += m.TextBytes()
+	}
+	if j.Embed != nil {
+		for _, text := range j.Embed.Input {
+			n += len(text)
+		}
 	}
 	return n
 }

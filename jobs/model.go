@@ -107,4 +107,5 @@ const (
 	CanTools    = "tools"      // call functions
 	CanSee      = "vision"     // take images
 	CanThink    = "thinking"   // reason before it answers
+	CanEmbed    = "embedding"  // make embeddings
 )

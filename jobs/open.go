@@ -93,7 +93,7 @@ func JSONKind(t reflect.Type) string {
 		return "true or false"
 	case reflect.Int, reflect.Int64:
 		return "a whole number of 64 bits"
-	case reflect.Float64:
+	case reflect.Float64, reflect.Float32:
 		return "a number"
 	case reflect.Slice:
 		return "an array"
@@ -148,6 +148,7 @@ func jsonName(f reflect.StructField) string {
 // without methods, or encoding/json would call MarshalJSON for ever.
 type (
 	plainJob            Job
+	plainEmbed          Embed
 	plainMessage        Message
 	plainToolCall       ToolCall
 	plainTokenLogprob   TokenLogprob
@@ -178,6 +179,14 @@ func (j *Job) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, j) }
 
 // MarshalJSON writes the fields of Extra too.
 func (j Job) MarshalJSON() ([]byte, error) { return marshalOpen(plainJob(j), j.Extra) }
+
+func (e *Embed) extra() *Extra { return &e.Extra }
+
+// UnmarshalJSON keeps unknown fields in Extra.
+func (e *Embed) UnmarshalJSON(data []byte) error { return unmarshalOpen(data, e) }
+
+// MarshalJSON writes the fields of Extra too.
+func (e Embed) MarshalJSON() ([]byte, error) { return marshalOpen(plainEmbed(e), e.Extra) }
 
 func (c *ToolCall) extra() *Extra { return &c.Extra }
 

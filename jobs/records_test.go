@@ -15,7 +15,7 @@ import (
 // Each file under testdata has every field of a record, and an unknown field in every object. It holds
 // the form on the wire still: what was written last year must be read next year.
 func TestRecordsSurvive(t *testing.T) {
-	t.Run("job", survives[Job]("job.v1.json", "Messages", "Suffix", "Raw"))
+	t.Run("job", survives[Job]("job.v1.json", "Messages", "Suffix", "Raw", "Embed"))
 	t.Run("handover", survives[Handover]("handover.v1.json"))
 	t.Run("result", survives[Result]("result.v1.json"))
 	t.Run("chunk", survives[Chunk]("chunk.v1.json"))

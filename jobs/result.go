@@ -59,6 +59,7 @@ type Result struct {
 	Thinking     string            `json:"thinking,omitempty"`      // reasoning, kept apart
 	ToolCalls    []ToolCall        `json:"tool_calls,omitempty"`    // functions that the model wants called
 	Logprobs     []TokenLogprob    `json:"logprobs,omitempty"`      // of the answer's tokens, thinking and calls included, of a job that asks for them
+	Embeddings   [][]float32       `json:"embeddings,omitempty"`    // of a job that asks for them: a vector for each text, in their order
 	FinishReason string            `json:"finish_reason,omitempty"` // stop or length; held, of a job that ended after prefill
 	Method       Method            `json:"method,omitempty"`        // the way it really went
 	Warnings     []string          `json:"warnings,omitempty"`      // such as "Using fallback mode - slower performance"
@@ -154,7 +155,7 @@ type Provenance struct {
 	ModelDigest   string `json:"model_digest,omitempty"`   // of the model file, or the engine's id for it
 	Engine        string `json:"engine,omitempty"`         // ollama, llamacpp or openai
 	EngineVersion string `json:"engine_version,omitempty"` // its build
-	PromptSHA256  string `json:"prompt_sha256,omitempty"`  // hex, of system, prompt and messages
+	PromptSHA256  string `json:"prompt_sha256,omitempty"`  // hex, of all text that goes to the model
 
 	Extra Extra `json:"-"`
 }

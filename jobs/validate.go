@@ -25,6 +25,7 @@ const (
 	MaxLabel    = 256       // bytes of a label's name or value
 	MaxStops    = 16        // stop words
 	MaxMessages = 4096      // turns of a chat
+	MaxInputs   = 2048      // texts whose embeddings a job asks for
 	MaxTools    = 256       // functions that a model may call, and calls in a message
 	MaxLogprobs = 20        // likeliest tokens in the place of one
 	MaxTokens   = 1 << 24   // of anything counted in tokens
@@ -82,6 +83,9 @@ func (j *Job) validate() error {
 			return err
 		}
 	}
+	if err := j.checkEmbed(); err != nil {
+		return err
+	}
 	switch {
 	case j.TopLogprobs < 0 || j.TopLogprobs > MaxLogprobs:
 		return Errorf(CodeInvalid, "top_logprobs is %d; want 0 to %d", j.TopLogprobs, MaxLogprobs)
@@ -103,6 +107,35 @@ func (j *Job) validate() error {
 	return checkLabels(j.Labels)
 }
 
+// checkEmbed checks what there is only in a job for embeddings, and what there cannot be.
+func (j *Job) checkEmbed() error {
+	if j.Embed == nil {
+		return nil
+	}
+	for field, there := range map[string]bool{
+		"system": j.System != "", "prompt": j.Prompt != "", "suffix": j.Suffix != "", "raw": j.Raw, "messages": len(j.Messages) > 0, "tools": len(j.Tools) > 0, "tool_choice": j.ToolChoice != "",
+		"format": len(j.Format) > 0, "think": j.Think != "", "logprobs": j.Logprobs, "sample": j.Sample, "stream": j.Stream,
+	} {
+		if there {
+			return Errorf(CodeInvalid, "%s and embed are both set; leave %s out, since embeddings are of embed.input alone", field, field)
+		}
+	}
+	switch n := len(j.Embed.Input); {
+	case j.EffectivePlan() != PlanLocal:
+		return Errorf(CodeInvalid, "plan is %s; embeddings have one phase, on the decode machine: want local", j.EffectivePlan())
+	case n == 0 || n > MaxInputs:
+		return Errorf(CodeInvalid, "embed.input has %d texts; want 1 to %d", n, MaxInputs)
+	case j.Embed.Dimensions < 0 || j.Embed.Dimensions > MaxTokens:
+		return Errorf(CodeInvalid, "embed.dimensions is %d; want 1 to %d, or leave it out", j.Embed.Dimensions, MaxTokens)
+	}
+	for i, text := range j.Embed.Input {
+		if text == "" || !utf8.ValidString(text) {
+			return Errorf(CodeInvalid, "embed.input[%d] is empty or not valid UTF-8; want a text", i)
+		}
+	}
+	return nil
+}
+
 func (j *Job) checkText() error {
 	size := len(j.System) + len(j.Prompt) + len(j.Suffix)
 	valid := utf8.ValidString(j.System) && utf8.ValidString(j.Prompt) && utf8.ValidString(j.Suffix)
@@ -116,6 +149,9 @@ func (j *Job) checkText() error {
 			size += len(image)
 		}
 		valid = valid && utf8.ValidString(m.Content) && utf8.ValidString(m.Thinking)
+	}
+	if j.Embed != nil {
+		size = j.TextBytes()
 	}
 	switch {
 	case !valid:
@@ -134,7 +170,7 @@ func (j *Job) checkText() error {
 		return Errorf(CodeInvalid, "system and messages are both set; make system the first message")
 	case len(j.Messages) > MaxMessages:
 		return Errorf(CodeInvalid, "messages has %d turns; %d are allowed", len(j.Messages), MaxMessages)
-	case len(j.Messages) == 0 && strings.TrimSpace(j.Prompt) == "":
+	case len(j.Messages) == 0 && strings.TrimSpace(j.Prompt) == "" && j.Embed == nil:
 		return Errorf(CodeInvalid, "prompt is empty; give a prompt or messages")
 	case len(j.Messages) > 0 && j.Messages[len(j.Messages)-1].empty():
 		return Errorf(CodeInvalid, "the last message is empty")
@@ -428,6 +464,11 @@ func (j *Job) PromptSHA256() string {
 	if j.Raw || j.Suffix != "" {
 		add(fmt.Sprint(j.Raw))
 		add(j.Suffix)
+	}
+	if j.Embed != nil {
+		for _, text := range j.Embed.Input {
+			add(text)
+		}
 	}
 	for _, tool := range j.Tools {
 		add(string(tool))

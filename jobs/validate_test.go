@@ -24,6 +24,9 @@ func talk() []Message {
 func TestValidateJob(t *testing.T) {
 	long := strings.Repeat("x", MaxName+1)
 	chat := func(j *Job, turns ...Message) { j.Prompt, j.Messages = "", turns }
+	embed := func(j *Job) {
+		*j = Job{V: j.V, ID: j.ID, User: j.User, Batch: j.Batch, Class: j.Class, Model: j.Model, Plan: PlanLocal, Embed: &Embed{Input: []string{"a", "b"}}}
+	}
 	tests := []struct {
 		name   string
 		change func(*Job)
@@ -73,6 +76,18 @@ func TestValidateJob(t *testing.T) {
 		{"suffix", func(j *Job) { j.Suffix = "}" }, ""},
 		{"suffix of messages", func(j *Job) { chat(j, Message{Role: RoleUser, Content: "x"}); j.Suffix = "}" }, "suffix or raw is set together with messages"},
 		{"invalid suffix", func(j *Job) { j.Suffix = "\xff" }, "not valid UTF-8"},
+		{"embed", func(j *Job) { embed(j) }, ""},
+		{"embed on two machines", func(j *Job) { embed(j); j.Plan = "" }, "plan is disaggregated; embeddings"},
+		{"embed and a prompt", func(j *Job) { embed(j); j.Prompt = "x" }, "prompt and embed are both set"},
+		{"embed and tools", func(j *Job) { embed(j); j.Tools = []json.RawMessage{[]byte(tool)} }, "tools and embed are both set"},
+		{"embed, streamed", func(j *Job) { embed(j); j.Stream = true }, "stream and embed are both set"},
+		{"embed nothing", func(j *Job) { embed(j); j.Embed.Input = nil }, "embed.input has 0 texts; want 1 to 2048"},
+		{"embed an empty text", func(j *Job) { embed(j); j.Embed.Input[1] = "" }, "embed.input[1] is empty"},
+		{"embed invalid text", func(j *Job) { embed(j); j.Embed.Input[0] = "\xff" }, "embed.input[0] is empty or not valid"},
+		{"embed many texts", func(j *Job) { embed(j); j.Embed.Input = slices.Repeat([]string{"x"}, 2049) }, "embed.input has 2049 texts"},
+		{"embed long texts", func(j *Job) { embed(j); j.Embed.Input = slices.Repeat([]string{strings.Repeat("x", MaxBody/4)}, 5) }, "bytes long"},
+		{"embed in fewer than no dimensions", func(j *Job) { embed(j); j.Embed.Dimensions = -1 }, "embed.dimensions is -1"},
+		{"embed after a prefix", func(j *Job) { embed(j); j.SharedPrefix = 1 }, "shared_prefix is 1"},
 		{"hold", func(j *Job) { j.Hold = true }, ""},
 		{"hold on the decode machine", func(j *Job) { j.Hold, j.Plan = true, PlanLocal }, "plan is local; a job with hold"},
 		{"continues nothing", func(j *Job) { j.Continues = "x" }, `continues is "x"; want a UUID`},

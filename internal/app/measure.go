@@ -40,7 +40,7 @@ func (w *Worker) measuring(ctx context.Context) (measure func()) {
 	if about.Slots > 0 {
 		slots = min(slots, about.Slots)
 	}
-	known := w.flags.Measure == measureNever || w.rates.Known(slots)
+	known := w.flags.Measure == measureNever || !about.Generates() || w.rates.Known(slots)
 	if w.noState(about) != "" {
 		about.KVTransfer = nil
 	}

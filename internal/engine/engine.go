@@ -51,6 +51,7 @@ type Request struct {
 	Suffix       string
 	Raw          bool
 	Messages     []jobs.Message
+	Embed        *jobs.Embed // of an [Embedder] only
 	Tools        []json.RawMessage
 	ToolChoice   jobs.ToolChoice
 	Format       json.RawMessage
@@ -71,7 +72,7 @@ type Request struct {
 // RequestOf returns the request of a job.
 func RequestOf(j *jobs.Job) Request {
 	return Request{
-		System: j.System, Prompt: j.Prompt, Suffix: j.Suffix, Raw: j.Raw, Messages: j.Messages, Tools: j.Tools, ToolChoice: j.ToolChoice, Format: j.Format, Think: j.Think,
+		System: j.System, Prompt: j.Prompt, Suffix: j.Suffix, Raw: j.Raw, Messages: j.Messages, Embed: j.Embed, Tools: j.Tools, ToolChoice: j.ToolChoice, Format: j.Format, Think: j.Think,
 		Options: j.Options, Logprobs: j.Logprobs, TopLogprobs: j.TopLogprobs, SharedPrefix: j.SharedPrefix, Progress: func() {},
 	}
 }
@@ -144,6 +145,7 @@ type Completion struct {
 	Thinking        string
 	ToolCalls       []jobs.ToolCall
 	Logprobs        []jobs.TokenLogprob
+	Embeddings      [][]float32
 	FinishReason    string // "stop" or "length"
 	PromptTokens    int
 	CachedTokens    int           // of the prompt, found in this engine's cache

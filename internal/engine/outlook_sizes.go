@@ -38,6 +38,9 @@ func TextOf(j *jobs.Job) Text {
 
 // LimitOf is how many tokens the answer of a job has at most; -1 if it says nothing of that.
 func LimitOf(j *jobs.Job) int {
+	if j.Embed != nil { // which has no answer
+		return 0
+	}
 	if limit := j.Options.NumPredict; limit != nil && *limit >= 0 {
 		return *limit
 	}

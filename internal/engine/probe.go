@@ -59,7 +59,12 @@ func (m *Monitor) probe(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, probeLimit, errSilent)
 	defer cancel()
 	one := 1
-	_, err := m.engine.Generate(limited, Request{Prompt: "1, 1, 2, 3, 5, 8,", Options: jobs.Options{NumPredict: &one}, Progress: func() {}}, func(jobs.Chunk) error { return nil })
+	var err error
+	if e, can := m.engine.(Embedder); can && !m.Health().Description.Generates() {
+		_, err = e.Embed(limited, Request{Embed: &jobs.Embed{Input: []string{"1, 1, 2, 3, 5, 8,"}}, Progress: func() {}})
+	} else {
+		_, err = m.engine.Generate(limited, Request{Prompt: "1, 1, 2, 3, 5, 8,", Options: jobs.Options{NumPredict: &one}, Progress: func() {}}, func(jobs.Chunk) error { return nil })
+	}
 	if err != nil && jobs.CodeOf(err) != jobs.CodeEngineFailed { // it is gone, or busy, which is seen otherwise
 		return err
 	}

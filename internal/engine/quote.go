@@ -38,6 +38,9 @@ func repeats(said []rune, req Request) bool {
 	for _, tool := range req.Tools {
 		texts = append(texts, string(tool))
 	}
+	if req.Embed != nil {
+		texts = append(texts, req.Embed.Input...)
+	}
 	for _, m := range req.Messages {
 		texts = append(texts, m.Parts()...)
 	}

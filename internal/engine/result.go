@@ -11,6 +11,7 @@ func (c Completion) Result(j *jobs.Job, about Description) *jobs.Result {
 	r := jobs.NewResult(j, jobs.Succeeded)
 	r.Text, r.Thinking, r.FinishReason, r.Warnings = c.Text, c.Thinking, c.FinishReason, slices.Clone(c.Warnings)
 	r.Logprobs = c.Logprobs
+	r.Embeddings = c.Embeddings
 	r.ToolCalls = jobs.WithIDs(j.ID, 0, c.ToolCalls)
 	r.Usage.PromptTokens, r.Usage.GeneratedTokens = c.PromptTokens, c.GeneratedTokens
 	r.Usage.PrefillCached, r.Usage.PrefillComputed = c.CachedTokens, c.ComputedTokens

@@ -240,7 +240,7 @@ func (b *batches) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if completions[in.Endpoint] == nil {
-		return refuse(http.StatusBadRequest, "endpoint", "endpoint is %.60q; want /v1/chat/completions or /v1/completions", in.Endpoint)
+		return refuse(http.StatusBadRequest, "endpoint", "endpoint is %.60q; want /v1/chat/completions, /v1/completions or /v1/embeddings", in.Endpoint)
 	}
 	within, err := time.ParseDuration(in.Window)
 	if err != nil || within < time.Minute || within > 144*time.Hour {

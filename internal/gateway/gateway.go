@@ -358,6 +358,11 @@ type model struct {
 	capabilities []string // that all its live workers have; nil if none says
 }
 
+// can reports whether its workers have an ability, as far as they say.
+func (m model) can(ability string) bool {
+	return m.capabilities == nil || slices.Contains(m.capabilities, ability)
+}
+
 // inBoth are the capabilities of two workers; one that does not say has any.
 func inBoth(a, b []string) []string {
 	if a == nil || b == nil {

@@ -142,6 +142,9 @@ func (r *batchRun) parse(data []byte) (*batchLine, *completion, error) {
 	}
 	j.V, j.User, j.Batch, j.CustomID = jobs.Version, record.User, record.Batch.ID, in.CustomID
 	j.ID, j.Class, j.Plan, j.Deadline = jobs.NewID(), jobs.Batch, record.Plan, time.Unix(record.Batch.ExpiresAt, 0).UTC()
+	if j.Embed != nil {
+		j.Plan = jobs.PlanLocal
+	}
 	if err := j.Validate(); err != nil {
 		return nil, nil, err
 	}

@@ -27,9 +27,11 @@ func (g *gateway) ollama(mux *http.ServeMux) {
 	add("POST /api/show", g.show)
 	add("POST /api/generate", g.generate)
 	add("POST /api/chat", g.chat)
-	for _, path := range []string{"/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/"} {
+	add("POST /api/embed", g.embed)
+	add("POST /api/embeddings", g.embeddings)
+	for _, path := range []string{"/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/"} {
 		add(path, func(http.ResponseWriter, *http.Request) error {
-			return refuse(http.StatusNotImplemented, "path", "%s is not to be had here: models are the workers' matter, and none computes embeddings", strings.TrimSuffix(path, "/"))
+			return refuse(http.StatusNotImplemented, "path", "%s is not to be had here: models are the workers' matter", strings.TrimSuffix(path, "/"))
 		})
 	}
 }
@@ -307,6 +309,9 @@ func (g *gateway) chat(w http.ResponseWriter, r *http.Request) error {
 func (g *gateway) loaded(w http.ResponseWriter, r *http.Request, in *ollamaRequest, out map[string]any) error {
 	m, err := g.find(r, in.Model)
 	if err != nil {
+		return err
+	}
+	if err := m.generates(out["message"] != nil); err != nil {
 		return err
 	}
 	out["model"], out["created_at"], out["done"], out["done_reason"] = m.name, g.now().UTC(), true, "load"

@@ -199,13 +199,14 @@ type completion struct {
 	*openAIRequest
 	job     *jobs.Job
 	chat    bool // or a text
+	base64  bool // embeddings are written so
 	called  int  // calls that were streamed
 	offset  int  // of the next token in the text, of those whose logprobs were sent
 	created int64
 }
 
-// completions read the bodies of the two kinds, by their paths.
-var completions = map[string]func(data []byte) (*completion, error){"/v1/chat/completions": chatCompletion, "/v1/completions": textCompletion}
+// completions read the bodies of the kinds, by their paths.
+var completions = map[string]func(data []byte) (*completion, error){"/v1/chat/completions": chatCompletion, "/v1/completions": textCompletion, "/v1/embeddings": openAIEmbeddings}
 
 func chatCompletion(data []byte) (*completion, error) {
 	var in chatCompletionRequest
@@ -431,6 +432,9 @@ func (c *completion) calls(key string, calls []jobs.ToolCall) any {
 
 // whole is the answer that is not streamed.
 func (c *completion) whole(result *jobs.Result) map[string]any {
+	if c.job.Embed != nil {
+		return c.embeddings(result)
+	}
 	piece := jobs.Chunk{Text: result.Text, Thinking: result.Thinking, ToolCalls: result.ToolCalls, Logprobs: result.Logprobs}
 	out := c.envelope(false, []any{c.choice("message", piece, true, finishOf(result))})
 	out["usage"], out["tandem"] = usageOf(result), metricsOf(result)

@@ -65,6 +65,9 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 			g.Log.Warn("the job of a request that ended was not cancelled", "job", j.ID, "error", cancelErr)
 		}
 	}
+	if jobs.CodeOf(err) == jobs.CodeEngineRefused {
+		err = g.refused(r, j, err)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = refuse(http.StatusGatewayTimeout, "", "there was no answer within %s, and the job was cancelled; ask again when less waits, or as a batch", g.Timeout)
 	}
@@ -181,6 +184,9 @@ func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
 	if j.Hold || j.Continues != "" {
 		j.Plan = jobs.PlanDisaggregated
 	}
+	if j.Embed != nil {
+		j.Plan = jobs.PlanLocal
+	}
 	switch plan := jobs.Plan(r.Header.Get(headerPlan)); plan {
 	case "":
 	case jobs.PlanAuto, jobs.PlanLocal, jobs.PlanDisaggregated:
@@ -208,7 +214,7 @@ func (g *gateway) complete(r *http.Request, who caller, j *jobs.Job) error {
 	return nil
 }
 
-// able refuses tools and images for a model that has none, as its live workers say.
+// able refuses tools, images and embeddings for a model that has none, as its live workers say.
 func (g *gateway) able(r *http.Request, j *jobs.Job, name string) error {
 	for _, need := range []struct {
 		there         bool
@@ -216,6 +222,7 @@ func (g *gateway) able(r *http.Request, j *jobs.Job, name string) error {
 	}{
 		{len(j.Tools) > 0, jobs.CanTools, "tools"},
 		{slices.ContainsFunc(j.Messages, func(m jobs.Message) bool { return len(m.Images) > 0 }), jobs.CanSee, "images"},
+		{j.Embed != nil, jobs.CanEmbed, "embeddings"},
 	} {
 		if !need.there {
 			continue
@@ -224,9 +231,13 @@ func (g *gateway) able(r *http.Request, j *jobs.Job, name string) error {
 		if err != nil {
 			return err
 		}
-		if m.capabilities != nil && !slices.Contains(m.capabilities, need.ability) {
-			return refuse(http.StatusBadRequest, need.what, "model %s does not support %s", name, need.what)
+		if m.can(need.ability) {
+			continue
 		}
+		if j.Embed != nil {
+			return refuse(http.StatusNotImplemented, "model", "model %s makes no embeddings; ask one that does, such as nomic-embed-text on a worker of Ollama", name)
+		}
+		return refuse(http.StatusBadRequest, need.what, "model %s does not support %s", name, need.what)
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ func TestConformance(t *testing.T) {
 					Caller:  supervised(t, Options{Model: "caller:1b", ModelFile: modelOf(t, standin.Caller()), Slots: 1, NumCtx: 1024, StateDir: t.TempDir()}),
 					Cannot: map[enginetest.Ability]string{
 						enginetest.Images:       "llama-server saves no states of a model with a projector, so that --engine openai does as much with it",
+						enginetest.Embeddings:   "the llama-servers that this engine starts compute prompts in slots, which one with --embeddings does not",
 						enginetest.MissingModel: "a llama-server has the one model that it was started with",
 					},
 				}

@@ -42,7 +42,7 @@ func TestFake(t *testing.T) {
 					Slots:       max(options.Slots, 1),
 					Forget:      func(context.Context) error { fake.Forget(); return nil },
 				}
-				s.Cannot = map[enginetest.Ability]string{enginetest.States: "there is no llama-server in a fake", enginetest.Tools: "its model calls nothing", enginetest.Logprobs: "it says none", enginetest.Images: "its model sees nothing"}
+				s.Cannot = map[enginetest.Ability]string{enginetest.States: "there is no llama-server in a fake", enginetest.Tools: "its model calls nothing", enginetest.Logprobs: "it says none", enginetest.Images: "its model sees nothing", enginetest.Embeddings: "its model generates text"}
 				if options.Version != "" {
 					s.Cannot[enginetest.CacheCounts] = "Ollama " + options.Version + " does not count them"
 				}

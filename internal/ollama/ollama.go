@@ -131,6 +131,9 @@ func (e *Engine) Load(ctx context.Context) error {
 }
 
 func (e *Engine) load(ctx context.Context) error {
+	if m, err := e.about(ctx); err == nil && slices.Contains(m.can, jobs.CanEmbed) && !slices.Contains(m.can, jobs.CanComplete) {
+		return e.loadEmbedder(ctx)
+	}
 	var a answer
 	if err := e.client.ask(ctx, pathGenerate, e.wire(ctx, engine.Request{}), &a); err != nil {
 		return err

@@ -25,7 +25,7 @@ const thinkTemplate = `{{ range .Messages }}<|im_start|>{{ .Role }}
 func TestReal(t *testing.T) {
 	models := standin.Models()
 	models["thinker:1b"], models["caller:1b"] = thinker(), standin.Caller()
-	models["seer:1b"] = standin.Seer()
+	models["seer:1b"], models["embedder:1b"] = standin.Seer(), standin.Embedder()
 	server, other := startMachine(t, 1, models), startMachine(t, 1, standin.Models())
 	create(t, server.URL(), map[string]any{"model": "thinker:1b", "from": "thinker:1b", "template": thinkTemplate})
 
@@ -41,6 +41,7 @@ func TestReal(t *testing.T) {
 					Thinker:     server.engine(t, "thinker:1b"),
 					Caller:      server.engine(t, "caller:1b"),
 					Seer:        server.engine(t, "seer:1b"),
+					Embedder:    server.engine(t, "embedder:1b"),
 					Missing:     server.engine(t, "absent:1b"),
 					Unreachable: server.engineAt(t, closed, tt.model),
 					Slots:       1,

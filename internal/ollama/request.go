@@ -139,8 +139,13 @@ func (e *Engine) check(ctx context.Context, req engine.Request) error {
 	case o.NumPredict != nil && *o.NumPredict < 1:
 		return jobs.Errorf(jobs.CodeInvalid, "options.num_predict is %d; want at least 1", *o.NumPredict)
 	case o.NumCtx != nil && *o.NumCtx > e.numCtx:
-		return jobs.Errorf(jobs.CodeContextOverflow,
-			"the job asks for options.num_ctx %d and this worker's context is %d: lower the one, or raise the other with --num-ctx", *o.NumCtx, e.numCtx)
+		return e.tooLittle(*o.NumCtx)
 	}
 	return nil
+}
+
+// tooLittle is a context that is less than a job needs.
+func (e *Engine) tooLittle(need int) error {
+	return jobs.Errorf(jobs.CodeContextOverflow,
+		"the job asks for options.num_ctx %d and this worker's context is %d: lower the one, or raise the other with --num-ctx", need, e.numCtx)
 }

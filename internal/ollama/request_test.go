@@ -114,7 +114,8 @@ func TestKeepAlive(t *testing.T) {
 	if err := e.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if body := string(fake.Requests()[0].Body); !strings.Contains(body, `"keep_alive":"1m30s"`) {
+	sent := fake.Requests()
+	if body := string(sent[len(sent)-1].Body); !strings.Contains(body, `"keep_alive":"1m30s"`) {
 		t.Errorf("sent %s", body)
 	}
 }

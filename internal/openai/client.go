@@ -114,7 +114,7 @@ type refusal struct {
 func (r *refusal) Error() string { return fmt.Sprintf("status %d", r.status) }
 
 // tooLong is how servers say that a prompt does not fit: the standard's code, llama-server's, vLLM's and MLX-LM's words.
-var tooLong = regexp.MustCompile(`context_length_exceeded|exceed_context_size|context (length|size|window)|maximum (model|context) len`)
+var tooLong = regexp.MustCompile(`context_length_exceeded|exceed_context_size|context (length|size|window)|maximum (model|context) len|too large to process`)
 
 // failure makes of anything that went wrong while doing the thing named an error with a code and a remedy; of a cancelled context it makes the cause.
 func (e *Engine) failure(ctx context.Context, doing string, err error, req engine.Request) error {

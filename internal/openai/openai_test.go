@@ -41,11 +41,12 @@ func TestConformance(t *testing.T) {
 				e := open(t, o)
 				return enginetest.Subject{
 					Engine: e, Slots: slots, Missing: open(t, missing), Unreachable: open(t, Options{URL: "http://127.0.0.1:1", Model: o.Model, NumCtx: size}),
-					Thinker: open(t, Options{URL: standintest.StartLlamaServer(t, tinymodel.Tiny(tinymodel.BPE), "--chat-template-file", template), Model: o.Model, NumCtx: size}),
-					Caller:  open(t, Options{URL: standintest.StartLlamaServer(t, standin.Caller(), "--jinja"), Model: o.Model, NumCtx: size}),
-					Seer:    open(t, Options{URL: standintest.StartLlamaServer(t, standin.Seer(), "--jinja", "--cache-ram", "0"), Model: o.Model, NumCtx: size}),
-					Forget:  func(ctx context.Context) error { return forget(ctx, e, slots) },
-					Cannot:  map[enginetest.Ability]string{enginetest.States: "the API shows no KV states", enginetest.Raw: "it is asked for chats"},
+					Thinker:  open(t, Options{URL: standintest.StartLlamaServer(t, tinymodel.Tiny(tinymodel.BPE), "--chat-template-file", template), Model: o.Model, NumCtx: size}),
+					Caller:   open(t, Options{URL: standintest.StartLlamaServer(t, standin.Caller(), "--jinja"), Model: o.Model, NumCtx: size}),
+					Seer:     open(t, Options{URL: standintest.StartLlamaServer(t, standin.Seer(), "--jinja", "--cache-ram", "0"), Model: o.Model, NumCtx: size}),
+					Embedder: open(t, Options{URL: standintest.StartLlamaServer(t, standin.Embedder(), "--embeddings", "--ubatch-size", "8192"), Model: o.Model, NumCtx: size}),
+					Forget:   func(ctx context.Context) error { return forget(ctx, e, slots) },
+					Cannot:   map[enginetest.Ability]string{enginetest.States: "the API shows no KV states", enginetest.Raw: "it is asked for chats"},
 				}
 			})
 		})
@@ -139,6 +140,40 @@ func TestAnswers(t *testing.T) {
 				return
 			}
 			if err != nil || c.Text != "x" || c.Thinking != "so" || c.PromptTokens != 7 || c.CachedTokens != 6 || c.GeneratedTokens != 2 {
+				t.Errorf("completion %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+// Embeddings come in any order, and not every server has them.
+func TestEmbeddings(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		code   jobs.Code
+		says   string
+	}{
+		"whole":              {200, `{"data": [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}], "usage": {"prompt_tokens": 7, "total_tokens": 7}}`, "", ""},
+		"one too few":        {200, `{"data": [{"index": 0, "embedding": [0, 1]}]}`, jobs.CodeEngineFailed, "a vector for each text"},
+		"one twice":          {200, `{"data": [{"index": 0, "embedding": [0, 1]}, {"index": 0, "embedding": [0, 1]}]}`, jobs.CodeEngineFailed, "a vector for each text"},
+		"out of range":       {200, `{"data": [{"index": -1, "embedding": [0, 1]}, {"index": 0, "embedding": [0, 1]}]}`, jobs.CodeEngineFailed, "a vector for each text"},
+		"no JSON":            {200, `<html>`, jobs.CodeEngineFailed, "a vector for each text"},
+		"cut off":            {200, `{"data": [`, jobs.CodeEngineFailed, "a vector for each text"},
+		"none":               {404, `Not Found`, jobs.CodeEngineRefused, "makes no embeddings"},
+		"not with the flags": {501, `{"error": {"message": "This server does not support embeddings. Start it with --embeddings"}}`, jobs.CodeEngineRefused, "makes no embeddings"},
+		"too long":           {500, `{"error": {"message": "input (3000 tokens) is too large to process. increase the physical batch size (current batch size: 512)"}}`, jobs.CodeContextOverflow, "physical batch size"},
+		"quotes the text":    {400, `{"error": {"message": "cannot read 'a secret that nobody may read'"}}`, jobs.CodeEngineRefused, "refuses the request (status 400)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := saying(t, tt.status, tt.body).Embed(t.Context(), engine.Request{Embed: &jobs.Embed{Input: []string{"a secret that nobody may read", "b"}}})
+			if tt.code != "" {
+				if enginetest.CheckError(t, err); jobs.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "nobody may read") {
+					t.Errorf("error %v (%s), want %s and %q", err, jobs.CodeOf(err), tt.code, tt.says)
+				}
+				return
+			}
+			if err != nil || c.Embeddings[0][0] != 1 || c.Embeddings[1][0] != 0 || c.PromptTokens != 7 {
 				t.Errorf("completion %+v, %v", c, err)
 			}
 		})

@@ -75,7 +75,11 @@ func (s *Stage) generate(ctx context.Context, t *protocol.Task) (protocol.Outcom
 		s.foresee(t, s.size(t.Job), false, 0, turn)
 	}
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
-	c, err := s.engine.Generate(ctx, s.request(t, 0), s.emit(t))
+	run, beside := s.engine.Generate, time.Duration(0)
+	if t.Job.Embed != nil {
+		run, beside = s.embed, longestText*time.Duration(len(t.Job.Embed.Input))
+	}
+	c, err := run(ctx, s.request(t, beside), s.emit(t))
 	if err != nil {
 		return protocol.Outcome{}, err
 	}
@@ -115,6 +119,9 @@ func (s *Stage) result(t *protocol.Task, c engine.Completion, start time.Time) *
 
 // measured keeps what a generation showed of the engine.
 func (s *Stage) measured(t *protocol.Task, c engine.Completion, took time.Duration) {
+	if t.Job.Embed != nil { // which shows nothing of how fast text is generated
+		return
+	}
 	end := time.Now()
 	generating := c.DecodeDuration
 	if s.slots.Size() > 1 { // others' prompts, which are estimated by themselves, held it up

@@ -176,6 +176,9 @@ func fileTime(bytes int64) time.Duration {
 
 // computed keeps what computing a prompt showed of the engine. The engine did so for a time that ended so long ago.
 func (s *Stage) computed(j *jobs.Job, tokens, computed int, took, ago time.Duration) {
+	if j.Embed != nil { // many short texts at once, which are no prompt
+		return
+	}
 	end := time.Now().Add(-ago)
 	s.rates.ObservePrefill(j.TextBytes(), tokens, computed, s.slots.MeanBusy(end.Add(-took), end), took)
 }

@@ -231,7 +231,7 @@ func (g *Generator) value(t reflect.Type, at string) (Object, error) {
 		return Object{{"$ref", "#/$defs/" + name}}, nil
 	}
 	kinds := map[reflect.Kind]string{
-		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Uint64: "integer", reflect.Float64: "number",
+		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Uint64: "integer", reflect.Float64: "number", reflect.Float32: "number",
 	}
 	kind, ok := kinds[t.Kind()]
 	if !ok {

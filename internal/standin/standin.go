@@ -43,6 +43,13 @@ func Seer() tinymodel.Spec {
 	return spec
 }
 
+// Embedder is a model that makes embeddings, and no text.
+func Embedder() tinymodel.Spec {
+	spec := tinymodel.Tiny(tinymodel.BPE)
+	spec.Embeds = true
+	return spec
+}
+
 // CacheDir is where engines and models are kept between runs: $TANDEM_CACHE, else $XDG_CACHE_HOME/tandem, else
 // ~/.cache/tandem. scripts/engines.sh uses the same.
 func CacheDir() (string, error) {

@@ -13,6 +13,7 @@ const (
 	experts     = 8 // of a mixture
 	expertsUsed = 2 // by a token
 	windowSize  = 128
+	meanPooling = 1 // llama.cpp's number
 	yarnFactor  = 32
 	yarnScale   = 1.35 // by which YaRN makes queries and keys longer: 1 + ln(yarnFactor)/10
 	ssmState    = 32   // numbers that a channel of a recurrent layer keeps
@@ -54,6 +55,9 @@ func (s Spec) metadata() []field {
 		add("expert_count", uint32(experts))
 		add("expert_used_count", uint32(expertsUsed))
 		add("expert_feed_forward_length", uint32(s.FF))
+	}
+	if s.Embeds {
+		add("pooling_type", uint32(meanPooling))
 	}
 	switch s.Shape {
 	case Qwen3MoE:

@@ -68,6 +68,7 @@ type Spec struct {
 	Context   int // tokens the header promises
 	Seed      uint64
 	Sees      bool   // there is a projector for it: see WriteProjector. It changes nothing here
+	Embeds    bool   // it makes embeddings, by the mean over all tokens, and an engine that knows of that generates nothing with it
 	Says      string // the answer to every prompt, in place of gibberish, for a llama model with BPE; no word of it twice. Its chat template has tools
 }
 

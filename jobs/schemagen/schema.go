@@ -29,6 +29,9 @@ var limits = map[string]object{
 	"Job.system":             {{"maxLength", jobs.MaxBody}},
 	"Job.prompt":             {{"maxLength", jobs.MaxBody}},
 	"Job.messages":           {{"maxItems", jobs.MaxMessages}},
+	"Embed.input":            {{"minItems", 1}, {"maxItems", jobs.MaxInputs}},
+	"Embed.input.*":          {{"minLength", 1}},
+	"Embed.dimensions":       {{"minimum", 0}, {"maximum", jobs.MaxTokens}},
 	"Job.tools":              {{"maxItems", jobs.MaxTools}},
 	"Job.tools.*":            {{"type", "object"}},
 	"Message.tool_calls":     {{"maxItems", jobs.MaxTools}},
@@ -69,7 +72,7 @@ var rules = schema.Rules{
 		"Result.usage": true, "Result.timings": true, "Result.servers": true, "Result.attempts": true, "Result.provenance": true,
 	},
 	Required: map[string]bool{"Handover.job": true},
-	Whole:    map[string]object{"Job": {{"oneOf", []any{object{{"required", []string{"prompt"}}}, object{{"required", []string{"messages"}}}}}}},
+	Whole:    map[string]object{"Job": {{"oneOf", []any{object{{"required", []string{"prompt"}}}, object{{"required", []string{"messages"}}}, object{{"required", []string{"embed"}}}}}}},
 	Open:     map[reflect.Type]bool{reflect.TypeFor[jobs.Code](): true},
 	Explain:  true,
 }

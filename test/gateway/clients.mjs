@@ -1,11 +1,11 @@
-// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL CALLER SEER, of which the second calls functions and the third sees. Prints one line of JSON for each step, with what was answered: the status,
+// Others' clients, pointed at a gateway or at Ollama itself: node clients.mjs URL MODEL CALLER SEER EMBEDDER, of which the second calls functions, the third sees and the fourth makes embeddings. Prints one line of JSON for each step, with what was answered: the status,
 // and the path and JSON type of each field.
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
-import { ChatOllama } from '@langchain/ollama'
-import { ChatOpenAI } from '@langchain/openai'
+import { ChatOllama, OllamaEmbeddings } from '@langchain/ollama'
+import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
 
-const [url, model, caller, seer] = process.argv.slice(2)
+const [url, model, caller, seer, embedder] = process.argv.slice(2)
 let answers = []
 const fields = (v, path, into) => {
   if (Array.isArray(v)) {
@@ -144,6 +144,41 @@ await step('ollama chat, tools, streamed', async () => {
   return { calls, text, reason: last.done_reason }
 })
 
+// Vectors as a text to compare: as many numbers of each as say which it is.
+const shown = (vectors) => vectors.map((v) => `${v.length}: ${Array.from(v.slice(0, 6), (x) => Math.round(100 * x)).join(' ')}`).join('; ')
+const texts = ['The price of strawberries', 'Ships in the night']
+const long = texts[0].repeat(20000)
+await step('ollama show, a model that embeds', async () => ({ capabilities: (await ollama.show({ model: embedder })).capabilities }))
+await step('ollama embed', async () => {
+  const r = await ollama.embed({ model: embedder, input: texts })
+  return { text: shown(r.embeddings), pieces: r.embeddings.length, prompt: r.prompt_eval_count, total: r.total_duration, method: r.tandem?.method }
+})
+await step('ollama embed, fewer dimensions', async () => ({ text: shown((await ollama.embed({ model: embedder, input: texts[0], dimensions: 4 })).embeddings) }))
+await step('ollama embed, a long text', async () => ({ pieces: (await ollama.embed({ model: embedder, input: long })).embeddings.length }))
+await step('ollama embed, a long text that is not to be cut off', async () => ollama.embed({ model: embedder, input: long, truncate: false }))
+await step('ollama embed, nothing', async () => ({ pieces: (await ollama.embed({ model: embedder, input: '' })).embeddings.length, done: true }))
+await step('ollama embed, an empty text', async () => ollama.embed({ model: embedder, input: [''] }))
+await step('ollama embed, a number', async () => ollama.embed({ model: embedder, input: 1 }))
+await step('ollama embed, a model that does not', async () => ollama.embed({ model, input: texts }))
+await step('ollama embeddings', async () => ({ text: shown([(await ollama.embeddings({ model: embedder, prompt: texts[0] })).embedding]) }))
+await step('ollama generate, a model that embeds', async () => ollama.generate({ model: embedder, prompt: 'Hello' }))
+await step('ollama chat, a model that embeds', async () => ollama.chat({ model: embedder, messages: [{ role: 'user', content: 'Hello' }] }))
+await step('openai embeddings', async () => {
+  const r = await openai.embeddings.create({ model: embedder, input: texts }) // which the client asks for in base64
+  return { text: shown(r.data.map((d) => d.embedding)), object: r.object, usage: r.usage, models: r.data.map((d) => `${d.object} ${d.index}`) }
+})
+await step('openai embeddings, numbers', async () => ({ text: shown((await openai.embeddings.create({ model: embedder, input: texts[0], dimensions: 4, encoding_format: 'float', user: 'ada' })).data.map((d) => d.embedding)) }))
+await step('openai embeddings, a long text', async () => openai.embeddings.create({ model: embedder, input: long }))
+await step('openai embeddings, token ids', async () => openai.embeddings.create({ model: embedder, input: [1, 2] }))
+await step('openai embeddings, nothing', async () => openai.embeddings.create({ model: embedder, input: [] }))
+await step('openai embeddings, a model that does not', async () => openai.embeddings.create({ model, input: texts }))
+await step('openai chat, a model that embeds', async () => openai.chat.completions.create({ model: embedder, messages: [{ role: 'user', content: 'Hello' }] }))
+await step('langchain ollama, embeddings', async () => ({ text: shown(await new OllamaEmbeddings({ baseUrl: url, fetch: seen, model: embedder }).embedDocuments(texts)) }))
+await step('langchain openai, embeddings', async () => {
+  const e = new OpenAIEmbeddings({ model: embedder, apiKey: 'none', maxRetries: 0, configuration: { baseURL: `${url}/v1`, fetch: seen } })
+  return { text: shown(await e.embedDocuments(texts)) }
+})
+
 await step('openai models', async () => ({ models: (await openai.models.list()).data.map((m) => m.id), one: (await openai.models.retrieve(model)).id }))
 await step('openai chat', async () => {
   const r = await openai.chat.completions.create({ model, messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: [{ type: 'text', text: 'Hello' }] }], max_tokens: 12, max_completion_tokens: 12, temperature: 0 })
@@ -240,6 +275,12 @@ if (!process.argv.includes('--no-batches')) {
     const out = (await (await openai.files.content(b.output_file_id)).text()).trim().split('\n').map((l) => JSON.parse(l))
     const content = await (await openai.files.content(file.id)).text()
     return { reason: b.status, usage: b.request_counts, text: b.metadata.course, models: out.map((o) => o.custom_id).sort(), written: out[0].response.body.usage.completion_tokens, streamed: content.split('\n')[0], one: b.error_file_id ?? 'no errors' }
+  })
+  await step('openai batch, embeddings', async () => {
+    const file = await send(texts.map((input, i) => JSON.stringify({ custom_id: `s-${i}`, method: 'POST', url: '/v1/embeddings', body: { model: embedder, input } })))
+    const b = await done((await openai.batches.create({ input_file_id: file.id, endpoint: '/v1/embeddings', completion_window: '24h' })).id)
+    const out = (await (await openai.files.content(b.output_file_id)).text()).trim().split('\n').map((l) => JSON.parse(l)).sort((a, b) => a.custom_id < b.custom_id ? -1 : 1)
+    return { reason: b.status, text: shown(out.map((o) => o.response.body.data[0].embedding)) }
   })
   await step('openai batch, a bad line', async () => {
     const file = await send([line('a', ask('x')), '{"custom_id": "b", ', line('a', ask('y')), line('c', { ...ask('z'), logit_bias: {} }), line('d', { ...ask('z'), model: 'nobody:1b' })])

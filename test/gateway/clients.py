@@ -1,4 +1,4 @@
-"""Python's ollama and openai, pointed at a gateway: clients.py URL MODEL CALLER SEER, as clients.mjs. Prints one line of JSON for each step."""
+"""Python's ollama and openai, pointed at a gateway: clients.py URL MODEL CALLER SEER EMBEDDER, as clients.mjs. Prints one line of JSON for each step."""
 import io
 import json
 import sys
@@ -6,7 +6,7 @@ import sys
 import ollama
 import openai
 
-url, model, caller, seer = sys.argv[1:]
+url, model, caller, seer, embedder = sys.argv[1:]
 few = {"num_predict": 12, "temperature": 0}
 here = ollama.Client(host=url)
 there = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
@@ -47,6 +47,10 @@ def called():
     return {"calls": [{"id": "-", "name": c.function.name, "arguments": c.function.arguments} for c in message.tool_calls]}
 
 
+def embedded(vectors):
+    return {"pieces": len(vectors), "written": len(vectors[0])}
+
+
 def batch():
     lines = [{"custom_id": f"s-{i}", "method": "POST", "url": "/v1/chat/completions", "body": {"model": model, "max_tokens": 6, "messages": [{"role": "user", "content": f"Count to {i}."}]}} for i in range(3)]
     file = there.files.create(file=("class.jsonl", io.BytesIO("\n".join(map(json.dumps, lines)).encode())), purpose="batch")
@@ -67,6 +71,8 @@ step("ollama show", lambda: {"capabilities": here.show(model).capabilities})
 step("ollama generate", lambda: {"text": here.generate(model=model, prompt="Count to three.", options=few).response})
 step("ollama chat", lambda: {"text": here.chat(model=model, messages=[{"role": "user", "content": "Count to three."}], options=few).message.content, "streamed": streamed()})
 step("ollama chat, tools", called)
+step("ollama embed", lambda: embedded(here.embed(model=embedder, input=["one", "two"]).embeddings))
+step("openai embeddings", lambda: embedded([d.embedding for d in there.embeddings.create(model=embedder, input=["one", "two"]).data]))
 step("ollama, a model that is not there", lambda: here.generate(model="nobody:1b", prompt="Hello"))
 step("ollama goes away", goes_away)
 step("openai models", lambda: {"models": [m.id for m in there.models.list()]})

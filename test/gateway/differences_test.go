@@ -28,7 +28,7 @@ func runProgram(t *testing.T, url string, program []string, more ...string) (ste
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	args := slices.Concat(program[1:], []string{url, standin.CodeModel, callerModel, seerModel}, more)
+	args := slices.Concat(program[1:], []string{url, standin.CodeModel, callerModel, seerModel, embedderModel}, more)
 	cmd := exec.CommandContext(ctx, program[0], args...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()

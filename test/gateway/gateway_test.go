@@ -33,18 +33,19 @@ type door struct {
 	client *admin.Client
 }
 
-// callerModel calls a function, and seerModel sees.
+// callerModel calls a function, seerModel sees, and embedderModel makes embeddings.
 const (
-	callerModel = "caller:1b"
-	seerModel   = "seer:1b"
+	callerModel   = "caller:1b"
+	seerModel     = "seer:1b"
+	embedderModel = "embedder:1b"
 )
 
 func open(t *testing.T) *door {
 	t.Helper()
 	models := standin.Models()
-	models[callerModel], models[seerModel] = standin.Caller(), standin.Seer()
+	models[callerModel], models[seerModel], models[embedderModel] = standin.Caller(), standin.Seer(), standin.Embedder()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel, callerModel, seerModel}, Specs: models, Say: t.Logf, Log: log})
+	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel, callerModel, seerModel, embedderModel}, Specs: models, Say: t.Logf, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +120,13 @@ func (d *door) clients(t *testing.T) {
 		steps[s.Step] = s
 	}
 	written := func(s step) bool { return s.Text != "" && s.Failed == "" }
+	refused := func(status int) func(s step) bool { return func(s step) bool { return s.Status == status } }
 	called := func(s step) bool {
 		return s.Failed == "" && len(s.Calls) == 1 && s.Calls[0].ID != "" && s.Calls[0].Name == "add" && maps.Equal(s.Calls[0].Arguments, map[string]int{"a": 2, "b": 3})
 	}
 	likely := func(s step) bool { return written(s) && s.Streamed == s.Text && s.Pieces == 12 } // of all tokens, and the text is theirs
 	all := func(s step) bool {
-		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, standin.CodeModel, seerModel})
+		return slices.Equal(slices.Sorted(slices.Values(s.Models)), []string{callerModel, embedderModel, standin.CodeModel, seerModel})
 	}
 	checkSteps(t, run, map[string]func(s step) bool{
 		"ollama list": all,
@@ -192,6 +194,34 @@ func (d *door) clients(t *testing.T) {
 			return s.Reason == "completed" && s.Usage["completed"] == 5.0 && s.Usage["failed"] == 0.0 && s.Text == "one" && slices.Equal(s.Models, []string{"s-0", "s-1", "s-2", "s-3", "s-4"}) &&
 				s.Written == 6 && strings.Contains(s.Streamed, "Count to 0.") && s.One == "no errors"
 		},
+		"ollama show, a model that embeds": func(s step) bool { return slices.Equal(s.Capabilities, []string{jobs.CanEmbed}) },
+		"ollama embed": func(s step) bool {
+			return written(s) && s.Pieces == 2 && s.Prompt > 2 && s.Total > 0 && s.Method == string(jobs.MethodLocal)
+		},
+		"ollama embed, fewer dimensions":                      func(s step) bool { return strings.HasPrefix(s.Text, "4: ") },
+		"ollama embed, a long text":                           func(s step) bool { return s.Pieces == 1 },
+		"ollama embed, a long text that is not to be cut off": refused(http.StatusBadRequest),
+		"ollama embed, nothing":                               func(s step) bool { return s.Pieces == 0 && s.Done },
+		"ollama embed, an empty text":                         refused(http.StatusBadRequest),
+		"ollama embed, a number":                              refused(http.StatusBadRequest),
+		"ollama embed, a model that does not":                 refused(http.StatusNotImplemented),
+		"ollama embeddings":                                   func(s step) bool { return written(s) && strings.HasPrefix(steps["ollama embed"].Text, s.Text+";") },
+		"ollama generate, a model that embeds":                refused(http.StatusBadRequest),
+		"ollama chat, a model that embeds":                    refused(http.StatusBadRequest),
+		"openai embeddings": func(s step) bool {
+			return s.Text == steps["ollama embed"].Text && s.Object == "list" && s.Usage["prompt_tokens"] == s.Usage["total_tokens"] && slices.Equal(s.Models, []string{"embedding 0", "embedding 1"})
+		},
+		"openai embeddings, numbers":               func(s step) bool { return s.Text == steps["ollama embed, fewer dimensions"].Text },
+		"openai embeddings, a long text":           refused(http.StatusBadRequest),
+		"openai embeddings, token ids":             func(s step) bool { return refused(http.StatusBadRequest)(s) && s.Param == "input" },
+		"openai embeddings, nothing":               refused(http.StatusBadRequest),
+		"openai embeddings, a model that does not": refused(http.StatusNotImplemented),
+		"openai chat, a model that embeds":         refused(http.StatusBadRequest),
+		"langchain ollama, embeddings":             func(s step) bool { return s.Text == steps["ollama embed"].Text },
+		"langchain openai, embeddings":             func(s step) bool { return s.Text == steps["ollama embed"].Text },
+		"openai batch, embeddings": func(s step) bool {
+			return s.Reason == "completed" && s.Text == steps["ollama embed"].Text
+		},
 		"openai batch, a bad line": func(s step) bool {
 			said := strings.Join(s.Models, "\n")
 			return s.Reason == "failed" && len(s.Models) == 4 && strings.Contains(said, "2: the body is not as it must be") && strings.Contains(said, `3: custom_id "a" is there twice`) &&
@@ -200,7 +230,7 @@ func (d *door) clients(t *testing.T) {
 		"openai batch, cancelled": func(s step) bool {
 			return s.Reason == "cancelled" && s.Usage["failed"] == 20.0 && s.Pieces == 20 && slices.Equal(s.Models, []string{"batch_cancelled"})
 		},
-		"openai batches and files, page by page": func(s step) bool { return s.Pieces == 3 && len(s.Models) == 3 && s.Written == 6 && s.Done },
+		"openai batches and files, page by page": func(s step) bool { return s.Pieces == 4 && len(s.Models) == 4 && s.Written == 8 && s.Done },
 		"openai batch, no such file":             func(s step) bool { return s.Status == http.StatusNotFound && s.Param == "id" },
 		"langchain ollama":                       written,
 		"langchain openai":                       func(s step) bool { return written(s) && s.Streamed == s.Text },
@@ -233,7 +263,7 @@ func (d *door) python(t *testing.T) {
 		t.Log("no apt-get to get Python's clients with")
 		return
 	}
-	all := func(s step) bool { return slices.Contains(s.Models, standin.CodeModel) && len(s.Models) == 3 }
+	all := func(s step) bool { return slices.Contains(s.Models, standin.CodeModel) && len(s.Models) == 4 }
 	missing := func(s step) bool {
 		return s.Status == http.StatusNotFound && strings.Contains(s.Failed, "nobody:1b")
 	}
@@ -247,6 +277,7 @@ func (d *door) python(t *testing.T) {
 			return len(s.Calls) == 1 && s.Calls[0].Name == "add" && maps.Equal(s.Calls[0].Arguments, map[string]int{"a": 2, "b": 3})
 		},
 		"ollama, a model that is not there": missing, "openai, a model that is not there": missing,
+		"ollama embed": func(s step) bool { return s.Pieces == 2 && s.Written > 0 }, "openai embeddings": func(s step) bool { return s.Pieces == 2 && s.Written > 0 },
 		"ollama goes away": func(s step) bool { return s.Aborted },
 		"openai batch": func(s step) bool {
 			return s.Reason == "completed" && slices.Equal(s.Models, []string{"s-0", "s-1", "s-2"})
@@ -339,7 +370,7 @@ func (d *door) goesAway(t *testing.T) {
 func (d *door) curl(t *testing.T) {
 	for _, tt := range []struct{ path, body, want string }{
 		{"/generate", `{"prompt": "Hello", "max_tokens": 5, "model": "` + standin.CodeModel + `"}`, `"model":"` + standin.CodeModel + `"`},
-		{"/health", "", `{"loaded":{"` + callerModel + `":true,"` + standin.CodeModel + `":true,"` + seerModel + `":true},"status":"ok"}`},
+		{"/health", "", `{"loaded":{"` + callerModel + `":true,"` + embedderModel + `":true,"` + standin.CodeModel + `":true,"` + seerModel + `":true},"status":"ok"}`},
 		{"/servers", "", `"role":"decode"`},
 	} {
 		method, kind := http.MethodGet, ""
@@ -432,7 +463,7 @@ func (d *door) badRequests(t *testing.T) {
 		"a tool of nobody":   {"/api/chat", `{"model": "` + callerModel + `", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, nil, 400, "tools[0] is none"},
 		"a call cut off":     {chat, `{` + model + `, "messages": [{"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}]}]}`, nil, 400, "messages[0].tool_calls[0].function.arguments"},
 		"a choice of nobody": {chat, `{` + model + `, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function"}}`, nil, 400, "tool_choice is"},
-		"which model":        {"/generate", `{"prompt": "Hello"}`, nil, 400, "model is required: there are 3"},
+		"which model":        {"/generate", `{"prompt": "Hello"}`, nil, 400, "model is required: there are 4"},
 		"a form":             {generate, "prompt=x", []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "not as it must be"},
 		"another kind":       {generate, `{}`, []string{"Content-Type", "text/html"}, 415, "send application/json"},
 		"a page":             {generate, `{}`, []string{"Origin", "https://example.org", "Sec-Fetch-Site", "cross-site"}, 403, "web pages of other origins"},
@@ -445,10 +476,19 @@ func (d *door) badRequests(t *testing.T) {
 		"no form":            {"/v1/files", `{}`, nil, 400, "multipart/form-data"},
 		"no such file":       {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "24h"}`, nil, 404, "there is no file"},
 		"a window of nobody": {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "soon"}`, nil, 400, "completion_window"},
-		"another endpoint":   {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/embeddings", "completion_window": "24h"}`, nil, 400, "endpoint is"},
+		"another endpoint":   {"/v1/batches", `{"input_file_id": "file-x", "endpoint": "/v1/responses", "completion_window": "24h"}`, nil, 400, "endpoint is"},
 		"what nobody holds":  {"/decode", `{"id": "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"}`, nil, 404, "POST /prefill again"},
 		"nothing to go on":   {"/decode", `{"prompt": "x"}`, nil, 400, "prompt is not supported here"},
 		"which of them":      {"/decode", `{}`, nil, 400, "id is required"},
+		"token ids":          {"/v1/embeddings", `{"model": "` + embedderModel + `", "input": [[1, 2]]}`, nil, 400, "token ids are not supported here"},
+		"a text of nobody":   {"/api/embed", `{"model": "` + embedderModel + `", "input": {"text": "x"}}`, nil, 400, "input is neither a text nor a list"},
+		"many texts":         {"/api/embed", `{"model": "` + embedderModel + `", "input": [` + strings.Repeat(`"x",`, 2048) + `"x"]}`, nil, 400, "embed.input has 2049 texts"},
+		"a vector of nobody": {"/v1/embeddings", `{"model": "` + embedderModel + `", "input": "x", "encoding_format": "hex"}`, nil, 400, "want float or base64"},
+		"few dimensions":     {"/v1/embeddings", `{"model": "` + embedderModel + `", "input": "x", "dimensions": -1}`, nil, 400, "embed.dimensions is -1"},
+		"embed on two":       {"/api/embed", `{"model": "` + embedderModel + `", "input": "x"}`, []string{"Tandem-Plan", "disaggregated"}, 400, "plan is disaggregated; embeddings"},
+		"embed in no model":  {"/api/embed", `{"model": "nobody:1b", "input": "x"}`, nil, 404, "not found"},
+		"embed nothing":      {"/api/embeddings", `{"input": "x"}`, nil, 400, "input is not supported here"},
+		"load an embedder":   {generate, `{"model": "` + embedderModel + `"}`, nil, 400, "does not support generate"},
 		"pulling":            {"/api/pull", `{}`, nil, 501, "not to be had here"},
 		"something else":     {"/v1/audio/speech", `{}`, nil, 404, "there is no POST"},
 		"a think of nobody":  {generate, `{` + model + `, "prompt": "x", "think": "hard"}`, nil, 400, "think is"},

@@ -164,7 +164,10 @@ func (c *doctorCmd) examine(ctx context.Context, e *examination) error {
 	}
 	for _, m := range o.Models {
 		if serves(o, protocol.RoleDecode, m.Model) {
-			c.tryModel(ctx, e, m.Model, serves(o, protocol.RolePrefill, m.Model))
+			embeds := slices.ContainsFunc(o.Workers, func(w queue.Presence) bool {
+				return w.Model == m.Model && slices.Contains(w.Capabilities, jobs.CanEmbed) && !slices.Contains(w.Capabilities, jobs.CanComplete)
+			})
+			c.tryModel(ctx, e, m.Model, serves(o, protocol.RolePrefill, m.Model), embeds)
 		}
 	}
 	return nil
@@ -246,17 +249,21 @@ func askHealth(ctx context.Context, address string, w admin.Presence, token stri
 	return resp.StatusCode, nil
 }
 
-// tryModel sends a small job through a model, end to end.
-func (c *doctorCmd) tryModel(ctx context.Context, e *examination, model string, prefilled bool) {
+// tryModel sends a small job through a model, end to end; embeds says that the model makes embeddings only.
+func (c *doctorCmd) tryModel(ctx context.Context, e *examination, model string, prefilled, embeds bool) {
 	s := e.session
 	wait, cancel := s.waitLimit(ctx, c.Timeout)
 	defer cancel()
 	greedy, tokens := 0.0, 8
-	r, err := s.client.Run(wait, &jobs.Job{
+	j := &jobs.Job{
 		Model:  model,
 		Prompt: "Say hello.", Options: jobs.Options{Temperature: &greedy, NumPredict: &tokens}, Plan: s.plan(""),
 		Deadline: time.Now().UTC().Add(c.Timeout), Labels: map[string]string{"purpose": "doctor"},
-	})
+	}
+	if embeds {
+		j.Prompt, j.Embed, j.Plan = "", &jobs.Embed{Input: []string{j.Prompt}}, jobs.PlanLocal
+	}
+	r, err := s.client.Run(wait, j)
 	switch {
 	case err != nil:
 		e.add(levelFailed, "job for "+model, err.Error(), "see the logs of the model's workers")

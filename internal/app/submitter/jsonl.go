@@ -129,7 +129,7 @@ func parseJob(data []byte, base jobs.Job) (*jobs.Job, error) {
 	j.ID = jobs.NewID()
 	fields := map[string]any{
 		"custom_id": &j.CustomID, "model": &j.Model, "system": &j.System, "prompt": &j.Prompt,
-		"messages": &j.Messages, "suffix": &j.Suffix, "raw": &j.Raw, "tools": &j.Tools, "tool_choice": &j.ToolChoice, "format": &j.Format, "think": &j.Think, "options": &j.Options,
+		"messages": &j.Messages, "suffix": &j.Suffix, "raw": &j.Raw, "embed": &j.Embed, "tools": &j.Tools, "tool_choice": &j.ToolChoice, "format": &j.Format, "think": &j.Think, "options": &j.Options,
 		"logprobs": &j.Logprobs, "top_logprobs": &j.TopLogprobs,
 		"plan": &j.Plan, "shared_prefix": &j.SharedPrefix, "labels": &j.Labels,
 	}
@@ -183,6 +183,11 @@ func readFields(data []byte, fields map[string]any) error {
 func checkNested(j *jobs.Job) error {
 	for name := range j.Options.Extra {
 		return unknownField("options.", name, jsonNames(j.Options))
+	}
+	if j.Embed != nil {
+		for name := range j.Embed.Extra {
+			return unknownField("embed.", name, jsonNames(*j.Embed))
+		}
 	}
 	for i, m := range j.Messages {
 		for name := range m.Extra {

@@ -32,6 +32,7 @@ const (
 	Formats      Ability = "formats"       // hold an answer to a JSON schema
 	Tools        Ability = "tools"         // have a model call functions
 	Images       Ability = "images"        // have a model see
+	Embeddings   Ability = "embeddings"    // make embeddings
 	Raw          Ability = "raw"           // give a model a prompt without its chat template
 	Logprobs     Ability = "logprobs"      // say how likely tokens are
 )
@@ -49,6 +50,7 @@ type Subject struct {
 	Thinker     engine.Engine // the same, with a model that can think
 	Seer        engine.Engine // the same, with a model that sees
 	Caller      engine.Engine // the same, with a model that answers every prompt with a call of add with 2 and 3, if it is told of it
+	Embedder    engine.Engine // the same, with a model that makes embeddings
 	Missing     engine.Engine // the same, for a model that its server does not have
 	Unreachable engine.Engine // the same, with nobody listening at its address
 
@@ -74,7 +76,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	if s.Slots < 1 {
 		t.Fatalf("Subject.Slots is %d; want at least 1", s.Slots)
 	}
-	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil, States: s.Peer == nil, Tools: s.Caller == nil, Images: s.Seer == nil} {
+	for ability, lacks := range map[Ability]bool{Thinking: s.Thinker == nil, MissingModel: s.Missing == nil, States: s.Peer == nil, Tools: s.Caller == nil, Images: s.Seer == nil, Embeddings: s.Embedder == nil} {
 		if lacks && s.Cannot[ability] == "" {
 			t.Fatalf("the subject brings no engine to show %q, and no reason in Cannot", ability)
 		}
@@ -101,6 +103,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("thinking", s.thinking)
 	t.Run("tools", s.tools)
 	t.Run("images", s.images)
+	t.Run("embeddings", s.embeddings)
 	t.Run("raw", s.raw)
 	t.Run("logprobs", s.logprobs)
 	t.Run("progress", s.progress)
@@ -112,7 +115,7 @@ func Run(t *testing.T, subject func(t testing.TB) Subject) {
 	t.Run("missing", s.missing)
 	t.Run("unreachable", s.unreachable)
 	t.Run("close", func(t *testing.T) {
-		for _, e := range []engine.Engine{s.Engine, s.Peer, s.Thinker, s.Caller, s.Seer, s.Missing, s.Unreachable} {
+		for _, e := range []engine.Engine{s.Engine, s.Peer, s.Thinker, s.Caller, s.Seer, s.Embedder, s.Missing, s.Unreachable} {
 			if e == nil {
 				continue
 			}
