@@ -259,7 +259,7 @@ const (
 
 // calmLook is how often a decode worker looks for whole requests while no batch job of plan auto is known to come: else ten questions to NATS would go with each of
 // the interactive ones.
-const calmLook = 25 * time.Millisecond
+const calmLook = 100 * time.Millisecond
 
 // hush reports whether to wait, and has it asked again.
 func (i *intake) hush() bool {

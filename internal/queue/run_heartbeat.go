@@ -22,22 +22,25 @@ func (d *delivery) heartbeat(ctx context.Context, cancel context.CancelCauseFunc
 	if err != nil {
 		return nil, fmt.Errorf("listen for cancel: %w", err)
 	}
-	answers := make(chan *nats.Msg, 16)
-	heard, err := nc.ChanSubscribe(nc.NewInbox(), answers)
-	if err != nil {
-		_ = sub.Unsubscribe() // fails only on a closed connection
-		return nil, fmt.Errorf("listen for answers: %w", err)
-	}
 	done := make(chan struct{})
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		beat := time.NewTicker(d.w.c.timing.InProgressEvery)
 		defer beat.Stop()
-		k := heartbeater{delivery: d, cancel: cancel, inbox: heard.Subject, last: d.at}
+		k := heartbeater{delivery: d, cancel: cancel, last: d.at}
+		answers := make(chan *nats.Msg, 16)
+		var heard *nats.Subscription // from the first sign of life on, before which most jobs end
 		var asked []*nats.Msg
 		for {
 			select {
 			case now := <-beat.C:
+				if heard == nil {
+					var closed error
+					if heard, closed = nc.ChanSubscribe(nc.NewInbox(), answers); closed != nil { // the connection
+						continue
+					}
+					k.inbox = heard.Subject
+				}
 				k.beat(now)
 			case m := <-answers:
 				if m.Header.Get("Status") == "" { // else it is the server's word that nobody heard
@@ -47,7 +50,10 @@ func (d *delivery) heartbeat(ctx context.Context, cancel context.CancelCauseFunc
 				asked = append(asked, m)
 				cancel(jobs.ErrCancelled)
 			case <-done:
-				_, _ = heard.Unsubscribe(), sub.Unsubscribe() // fail only on a closed connection
+				_ = sub.Unsubscribe() // fails only on a closed connection, as the next one
+				if heard != nil {
+					_ = heard.Unsubscribe()
+				}
 				for len(cancels) > 0 {
 					asked = append(asked, <-cancels)
 				}
