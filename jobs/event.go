@@ -29,7 +29,7 @@ const (
 )
 
 // Event is a moment in the life of a job, or of a worker, as it is published when it happens, on the subject
-// events.<user>.<batch>.<job> or events.workers.<worker>. Events may be lost; those of a job come in their order. What lasts
+// events.<user>.<batch>.<job> or events.workers.<worker>. Events may be lost; those of a job come in their order from each worker, and have it by their times. What lasts
 // stands in the result's timeline.
 type Event struct {
 	V       int       `json:"v"`                 // version of this record, always 1

@@ -404,7 +404,7 @@ fetch_python() {
 	PROGRAM
   chmod +x "$work/python"
   publish "$work" "$final"
-  "$final/python" -c 'import ollama, openai' || die "the Python that was fetched does not run" "run the tests on another machine"
+  "$final/python" -c 'import ollama, openai' || { rm -rf "$final"; false; } || die "the Python that was fetched does not run" "run the tests on another machine"
 }
 
 python() {

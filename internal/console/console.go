@@ -133,7 +133,7 @@ type shell struct {
 }
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
-	c.watch.refresh(r.Context())
+	c.watch.refresh(context.WithoutCancel(r.Context())) // others see what comes of it, too
 	part, _, err := c.part()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -169,15 +169,15 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		}
 		return control.Flush()
 	}
-	last := ""
+	last, sent := "", time.Now()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
 		seen, changed := c.watch.version()
 		html, version, err := c.part()
 		if err == nil && html != last {
-			last = html
-			err = send("data: " + strings.ReplaceAll(strings.TrimSpace(html), "\n", "\ndata: ") + "\n\n")
+			last, sent = html, time.Now()
+			err = send("data: " + strings.ReplaceAll(html, "\n", "\ndata: ") + "\n\n")
 		}
 		if err != nil {
 			return
@@ -193,11 +193,11 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		if version != seen { // it was drawn too short a time before
 			continue
 		}
-		pause.Reset(keepsAlive)
+		pause.Reset(time.Until(sent.Add(keepsAlive)))
 		select {
 		case <-changed:
 		case <-pause.C:
-			if send(": nothing new\n\n") != nil {
+			if sent = time.Now(); send(": nothing new\n\n") != nil {
 				return
 			}
 		case <-r.Context().Done():

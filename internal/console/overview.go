@@ -78,8 +78,12 @@ func (w *watch) overview(now time.Time) overview {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var o overview
-	o.Whole = w.whole()
 	o.Models = w.cards()
+	waiting, running := 0, 0
+	for _, m := range o.Models {
+		waiting, running = waiting+m.Waiting, running+m.Running
+	}
+	o.Whole = w.whole(waiting + running)
 	for _, one := range slices.SortedFunc(maps.Values(w.workers), func(a, b worker) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(b.Role, a.Role), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Worker, b.Worker)) // prefill comes first
 	}) {
@@ -88,18 +92,8 @@ func (w *watch) overview(now time.Time) overview {
 	for _, r := range slices.Backward(w.ended[max(0, len(w.ended)-lastShown):]) {
 		o.Last = append(o.Last, lastRow{r.Number, r.Model, r.Timings.TotalSeconds, statusChips[r.Status], r.Method, rates(r)})
 	}
-	o.sum(w.problem, w.running())
+	o.sum(w.problem, running, waiting)
 	return o
-}
-
-// running counts requests that a machine computes. The lock must be held.
-func (w *watch) running() (n int) {
-	for _, b := range w.began {
-		if b.running {
-			n++
-		}
-	}
-	return n
 }
 
 // rates are the speeds of both phases of a request.
@@ -107,7 +101,7 @@ func rates(r request) string {
 	return rate(r.Timings.PrefillTokensPerSecond) + " → " + rate(r.Timings.DecodeTokensPerSecond) + " tok/s"
 }
 
-// cards has one for each model that is known, or was asked. The lock must be held.
+// cards has one for each model that is known to the queue, or has had a worker. The lock must be held.
 func (w *watch) cards() (list []modelCard) {
 	cards := map[string]*modelCard{}
 	card := func(model string) *modelCard {
@@ -123,11 +117,14 @@ func (w *watch) cards() (list []modelCard) {
 			c.Running += class.Prefill.InFlight + class.Decode.InFlight
 		}
 	}
+	for _, worker := range w.workers {
+		card(worker.Model)
+	}
 	type sums struct{ prefilled, generated int }
 	sum := map[string]*sums{}
 	for _, r := range slices.Backward(w.ended) {
-		c := card(r.Model)
-		if r.Status != jobs.Succeeded || c.Requests == averaged {
+		c := cards[r.Model]
+		if c == nil || r.Status != jobs.Succeeded || c.Requests == averaged {
 			continue
 		}
 		if sum[r.Model] == nil {
@@ -156,8 +153,8 @@ func (w *watch) cards() (list []modelCard) {
 	return list
 }
 
-// whole sums up the last piece of work. The lock must be held.
-func (w *watch) whole() whole {
+// whole sums up the last piece of work, with so much left to do. The lock must be held.
+func (w *watch) whole(left int) whole {
 	report := batchstats.New("")
 	var first, last time.Time
 	for _, r := range slices.Backward(w.ended) {
@@ -175,7 +172,7 @@ func (w *watch) whole() whole {
 	report.Sum(last.Sub(first))
 	all := whole{
 		Requests: report.Jobs, Took: last.Sub(first), SpeedUp: report.SpeedUp, Baseline: report.Baseline, JobsPerMinute: report.JobsPerMinute, TokensPerSecond: report.TokensPerSecond,
-		Waiting: len(w.began),
+		Waiting: left,
 	}
 	if all.Waiting > 0 && all.JobsPerMinute > 0 && all.Requests >= 3 {
 		all.Left = units.Roughly(time.Duration(float64(all.Waiting) / all.JobsPerMinute * float64(time.Minute)))
@@ -207,7 +204,7 @@ func rowOf(w worker) workerRow {
 }
 
 // sum says in one sentence how things are, and what is wrong.
-func (o *overview) sum(problem string, running int) {
+func (o *overview) sum(problem string, running, waiting int) {
 	healthy := 0
 	serving := map[string]map[string]bool{}
 	for _, r := range o.Rows {
@@ -246,7 +243,6 @@ func (o *overview) sum(problem string, running int) {
 	if len(o.Rows) == 0 && problem == "" {
 		o.Tone, state = bad, "No worker has been seen"
 	}
-	waiting := max(0, o.Whole.Waiting-running)
 	o.Words = fmt.Sprintf("%s: %s healthy, %s running, %s waiting.", state, count(healthy, "worker", "workers"), count(running, "request", "requests"), count(waiting, "request", "requests"))
 }
 

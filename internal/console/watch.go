@@ -28,13 +28,13 @@ type watch struct {
 	asking sync.Mutex // one question at a time
 
 	mu      sync.Mutex
-	seen    uint64        // counts what changed
-	stirred chan struct{} // closed at the next change
-	looking int           // pages that are open
-	wake    chan struct{} // holds a value when one was opened
-	began   map[string]begun
-	ended   []request // the last ones
-	total   int       // of all that ended
+	seen    uint64           // counts what changed
+	stirred chan struct{}    // closed at the next change
+	looking int              // pages that are open
+	wake    chan struct{}    // holds a value when one was opened
+	began   map[string]begun // by user and id
+	ended   []request        // the last ones
+	total   int              // of all that ended
 	workers map[string]worker
 	models  []admin.ModelStatus
 	problem string    // why it is not known who works
@@ -45,7 +45,6 @@ type watch struct {
 type begun struct {
 	accepted time.Time
 	prefill  string // server that computed the prompt
-	running  bool
 }
 
 // request is one that has ended.
@@ -120,30 +119,29 @@ func (w *watch) listen(ctx context.Context) {
 func (w *watch) event(e *jobs.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.Type == jobs.EventProgress {
+	if max(len(e.Model), len(e.Worker)) > 2*jobs.MaxName { // nothing of ours
 		return
 	}
-	b, known := w.began[e.JobID]
+	id := e.User + " " + e.JobID
+	b, known := w.began[id]
 	if !known {
 		b.accepted = e.At
 	}
 	switch e.Type {
 	case jobs.EventPrefillBegun:
-		b.prefill, b.running = e.Worker, true
-	case jobs.EventDecodeBegun, jobs.EventRestored, jobs.EventFirstToken:
-		b.running = true
-	case jobs.EventAccepted, jobs.EventOffered, jobs.EventFetched, jobs.EventRetried, jobs.EventRequeued, jobs.EventFellBack:
-		b.running = false
+		b.prefill = e.Worker
+	case jobs.EventAccepted:
 	case jobs.EventEnded:
-		delete(w.began, e.JobID)
+		delete(w.began, id)
 		w.end(e, b)
 		w.changed()
 		return
+	default:
+		return
 	}
 	if known || len(w.began) < keptBegun { // of more, only the end is noted
-		w.began[e.JobID] = b
+		w.began[id] = b
 	}
-	w.changed()
 }
 
 // end keeps a request that has ended. The lock must be held.
@@ -152,9 +150,11 @@ func (w *watch) end(e *jobs.Event, b begun) {
 	r := request{Number: w.total, Accepted: b.accepted, Prefill: b.prefill, Decode: e.Worker, Result: jobs.Result{JobID: e.JobID, Model: e.Model, Status: e.Status, Method: e.Method, FinishedAt: e.At}}
 	if e.Usage != nil {
 		r.Usage = *e.Usage
+		r.Usage.Extra = nil
 	}
 	if e.Timings != nil {
 		r.Timings = *e.Timings
+		r.Timings.Extra = nil
 	}
 	if e.Code != "" {
 		r.Error = &jobs.ErrorInfo{Code: e.Code, Stage: e.Stage}
@@ -211,9 +211,16 @@ func (w *watch) refresh(ctx context.Context) {
 		w.changed()
 		return
 	}
-	w.problem, w.models = "", models
+	if w.problem = ""; len(models) > 0 { // without a worker nobody counts
+		w.models = models
+	}
+	type post struct{ machine, role, model string }
+	held := map[post]bool{}
+	for _, p := range workers {
+		held[post{p.Machine, string(p.Role), p.Model}] = true
+	}
 	for id, old := range w.workers {
-		if old.gone = true; w.asked.Sub(old.seen) > goneAfter {
+		if old.gone = true; w.asked.Sub(old.seen) > goneAfter || held[post{old.Machine, string(old.Role), old.Model}] { // another is in its place
 			delete(w.workers, id)
 			continue
 		}

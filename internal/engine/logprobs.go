@@ -1,8 +1,7 @@
 package engine
 
 import (
-	"strings"
-	"unicode/utf8"
+	"slices"
 
 	"tandem/jobs"
 )
@@ -52,7 +51,7 @@ func LogprobBytes(list []jobs.TokenLogprob) (n int) {
 
 func recordOf(t TokenLogprob) jobs.TokenLogprob {
 	one := jobs.TokenLogprob{Token: t.Token, Logprob: t.Logprob}
-	if strings.ContainsRune(t.Token, utf8.RuneError) {
+	if t.Bytes != nil && !slices.Equal(t.Bytes, one.TextBytes()) { // of a part of a character, for which Ollama writes another, and llama-server none
 		one.Bytes = t.Bytes
 	}
 	return one

@@ -54,6 +54,7 @@ type gateway struct {
 	Options
 	origins *http.CrossOriginProtection
 	streams chan struct{}
+	people  chan struct{} // likewise of browsers
 	now     func() time.Time
 
 	tokens  *tokens // nil if everybody may ask
@@ -65,7 +66,7 @@ type gateway struct {
 // New returns a gateway. Close must be called.
 func New(ctx context.Context, o Options) (*Gateway, error) {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Minute)
-	g := &gateway{Options: o, origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams), now: time.Now}
+	g := &gateway{Options: o, origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams), people: make(chan struct{}, maxPeople), now: time.Now}
 	running, stop := context.WithCancel(context.Background())
 	var aside sync.WaitGroup
 	if o.Tokens != "" {
@@ -208,28 +209,19 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	if who.token != nil {
 		token = who.token.Name
 	}
-	free, ok := g.place(w, as)
-	if !ok {
+	select {
+	case g.streams <- struct{}{}:
+		defer func() { <-g.streams }()
+	default:
+		writeError(w, as, tooMany(10*time.Second, "%d requests are being answered already; try again later", maxStreams))
 		return token
 	}
-	defer free()
 	if _, pattern := mux.Handler(r); pattern == "" {
 		writeError(w, as, refuse(http.StatusNotFound, "path", "there is no %s %.100q here; docs/GATEWAY.md lists what there is", r.Method, r.URL.Path))
 		return token
 	}
 	mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	return token
-}
-
-// place has room for a request until leave is called, or refuses it.
-func (g *gateway) place(w http.ResponseWriter, as dialect) (leave func(), ok bool) {
-	select {
-	case g.streams <- struct{}{}:
-		return func() { <-g.streams }, true
-	default:
-		writeError(w, as, tooMany(10*time.Second, "%d requests are being answered already; try again later", maxStreams))
-		return nil, false
-	}
 }
 
 // read reads a request's body, strictly: no key twice, no key that is not known.

@@ -1,6 +1,10 @@
 package gateway
 
-import "tandem/jobs"
+import (
+	"unicode/utf8"
+
+	"tandem/jobs"
+)
 
 // tokenLogprob is a token, and how likely it was, as both APIs have it.
 type tokenLogprob struct {
@@ -50,8 +54,8 @@ func (c *completion) textLogprobs(list []jobs.TokenLogprob) any {
 	}
 	for _, t := range list {
 		out.Tokens, out.Logprobs, out.Offsets = append(out.Tokens, t.Token), append(out.Logprobs, t.Logprob), append(out.Offsets, c.offset)
-		c.offset += len(t.Token)
-		if len(t.Top) > 0 {
+		c.offset += utf8.RuneCountInString(t.Token)
+		if c.job.TopLogprobs > 0 {
 			top := map[string]float64{}
 			for _, other := range t.Top {
 				top[other.Token] = other.Logprob

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,9 +20,13 @@ const (
 	consolePath  = "/console/"
 	signInPath   = consolePath + "sign-in"
 	staticPath   = consolePath + "static/"
+	livePath     = consolePath + "live"
 	cookieName   = "tandem-session"
 	sessionLives = 12 * time.Hour
-	maxForm      = 4 << 10 // bytes
+	maxForm      = 4 << 10          // bytes
+	formLimit    = 5 * time.Second  // for sending it
+	maxPeople    = 200              // requests of browsers that are answered at the same time, pages that are open among them
+	recheckEvery = 10 * time.Second // whether who has a page open still may
 )
 
 // admitPerson lets a browser's request through to the console, or has it sign in first. It returns the name of its token.
@@ -29,21 +35,47 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 		writeError(w, ollamaError, refuse(http.StatusForbidden, "origin", "pages of other origins cannot use the console: %v", err))
 		return ""
 	}
-	if g.tokens != nil && r.URL.Path != signInPath && !strings.HasPrefix(r.URL.Path, staticPath) {
-		who, there := g.session(r)
-		if !there {
-			http.Redirect(w, r, signInPath, http.StatusSeeOther)
-			return ""
+	select { // apart from the places of programs, since no token is needed to sign in
+	case g.people <- struct{}{}:
+		defer func() { <-g.people }()
+	default:
+		writeError(w, ollamaError, tooMany(10*time.Second, "%d pages are open already; close some, or try again later", maxPeople))
+		return ""
+	}
+	if g.tokens == nil || r.URL.Path == signInPath || strings.HasPrefix(r.URL.Path, staticPath) {
+		mux.ServeHTTP(w, r)
+		return ""
+	}
+	who, there := g.session(r)
+	switch {
+	case there:
+	case r.URL.Path == livePath: // which a page asks, that is to be loaded anew
+		w.WriteHeader(http.StatusUnauthorized)
+		return ""
+	default:
+		http.Redirect(w, r, signInPath, http.StatusSeeOther)
+		return ""
+	}
+	ctx, stop := context.WithCancel(r.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		again := time.NewTicker(recheckEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+				if _, still := g.session(r); !still {
+					stop()
+				}
+			case <-ctx.Done():
+				return
+			}
 		}
-		token = who.Name
-	}
-	leave, ok := g.place(w, ollamaError)
-	if !ok {
-		return token
-	}
-	defer leave()
-	mux.ServeHTTP(w, r)
-	return token
+	})
+	defer watching.Wait()
+	defer stop()
+	mux.ServeHTTP(w, r.WithContext(ctx))
+	return who.Name
 }
 
 // session is the token that a browser signed in with.
@@ -73,6 +105,7 @@ func sessionOf(t Token, ends int64) string {
 // signIn begins a session for who has a token that may see the console.
 func (g *gateway) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formLimit))
 	if g.tokens == nil {
 		http.Redirect(w, r, consolePath, http.StatusSeeOther)
 		return

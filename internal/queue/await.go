@@ -54,7 +54,7 @@ func (c *Client) Run(ctx context.Context, j *jobs.Job, opts SubmitOptions) (*job
 	if err := c.Submit(ctx, j, opts); err != nil {
 		return nil, err
 	}
-	w.due = nil // of a job that is new there is no result yet, and of one that is not it is looked up soon
+	w.due = nil              // of a job that is new there is no result yet, and of one that is not it is looked up soon
 	if j.Deadline.IsZero() { // else the server's clock must be known, too
 		w.watch.learnt(j.ID, j.Deadline)
 	}

@@ -38,7 +38,9 @@ func (c *Conn) events(ctx context.Context, subject string) (iter.Seq[*jobs.Event
 	if err == nil {
 		asking, cancel := context.WithTimeout(ctx, tryLimit)
 		defer cancel()
-		err = c.nc.FlushWithContext(asking)
+		if err = c.nc.FlushWithContext(asking); err != nil {
+			_ = sub.Unsubscribe() // fails only on a closed connection
+		}
 	}
 	if err != nil {
 		return nil, c.failed(ctx, err, "listen for events")

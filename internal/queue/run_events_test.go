@@ -12,6 +12,7 @@ import (
 )
 
 // hear collects the types of a job's events until it has ended.
+// hear listens for the events of a job, which it puts in the order of their times: two workers publish them.
 func hear(t *testing.T, c *Client, j *jobs.Job) func() []jobs.EventType {
 	t.Helper()
 	events, err := c.Events(patient(t), j.Batch, j.ID)
@@ -19,15 +20,20 @@ func hear(t *testing.T, c *Client, j *jobs.Job) func() []jobs.EventType {
 		t.Fatal(err)
 	}
 	return func() (types []jobs.EventType) {
+		var all []*jobs.Event
 		for e := range events {
 			if e.JobID != j.ID || e.User != j.User || e.At.IsZero() {
 				t.Errorf("event %+v of job %s", e, j.ID)
 			}
-			if types = append(types, e.Type); e.Type == jobs.EventEnded {
+			if all = append(all, e); e.Type == jobs.EventEnded {
+				slices.SortStableFunc(all, func(a, b *jobs.Event) int { return a.At.Compare(b.At) })
+				for _, e := range all {
+					types = append(types, e.Type)
+				}
 				return types
 			}
 		}
-		t.Errorf("no end came after %v", types)
+		t.Errorf("no end came after %d events", len(all))
 		return types
 	}
 }

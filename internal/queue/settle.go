@@ -35,7 +35,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 			first, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
 		}
 		if err == nil {
-			published = true
+			published = first
 			d.counted(handed) // before anybody counts again what is at decode
 			d.crashPoint()
 			if !first {

@@ -64,6 +64,7 @@ func TestConsole(t *testing.T) {
 			d := &door{o: o, addr: "127.0.0.1:0"}
 			d.start(t)
 			t.Cleanup(func() { d.stop(t) })
+			url := "http://" + d.addr
 			lever := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case "/job":
@@ -77,31 +78,35 @@ func TestConsole(t *testing.T) {
 				}
 			}))
 			t.Cleanup(lever.Close)
-			drive(t, append([]string{"http://" + d.addr, lever.URL}, args...)...)
+			drive(t, append([]string{url, lever.URL}, args...)...)
 		})
 	}
 }
 
 // door is a gateway that can be stopped and started again.
 type door struct {
+	mu   sync.Mutex
 	o    gateway.Options
 	addr string
 	g    *app.Gateway
 }
 
 func (d *door) start(t *testing.T) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var err error
 	if d.g, err = app.StartGateway(context.Background(), app.GatewayAddress{HTTP: d.addr}, d.o); err != nil {
 		t.Errorf("start the gateway: %v", err)
 		return
 	}
-	d.addr = strings.TrimPrefix(d.g.URL(), "http://")
-	if _, _, err := net.SplitHostPort(d.addr); err != nil {
-		t.Error(err)
+	if _, port, _ := net.SplitHostPort(d.addr); port == "0" { // the next one takes the same
+		d.addr = strings.TrimPrefix(d.g.URL(), "http://")
 	}
 }
 
 func (d *door) stop(t *testing.T) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err := d.g.Stop(); err != nil {
 		t.Errorf("stop the gateway: %v", err)
 	}

@@ -1,15 +1,44 @@
-// Says whether the page is live. The page itself is htmx's and the server's.
+// Keeps a page live: the server sends the part that changes whenever it has, and of it only what differs is put into the page, so that focus and scrolling stay.
+const main = document.getElementById('main')
 const said = document.getElementById('connection')
+
 const say = (state, text) => {
-  if (said && said.dataset.state !== state) {
+  if (said.dataset.state !== state) {
     said.dataset.state = state
     said.textContent = text
   }
 }
-document.addEventListener('htmx:sse:after:connection', () => say('live', 'live'))
-document.addEventListener('htmx:sse:error', () => say('lost', 'reconnecting …'))
-document.addEventListener('htmx:sse:before:connection', (e) => {
-  const { connection } = e.detail
-  if (connection.attempt > 0) say('lost', 'reconnecting …')
-  connection.config.reconnectMaxDelay = 5000
-})
+
+const morph = (now, next) => {
+  if (now.isEqualNode(next)) return
+  if (now.nodeName !== next.nodeName || now.nodeType !== Node.ELEMENT_NODE) return now.replaceWith(next)
+  for (const { name } of [...now.attributes]) if (!next.hasAttribute(name)) now.removeAttribute(name)
+  for (const { name, value } of next.attributes) now.setAttribute(name, value)
+  morphChildren(now, next)
+}
+
+const morphChildren = (now, next) => {
+  const here = [...now.childNodes]
+  const there = [...next.childNodes]
+  there.forEach((node, i) => (here[i] ? morph(here[i], node) : now.append(node)))
+  here.slice(there.length).forEach((node) => node.remove())
+}
+
+const connect = () => {
+  const source = new EventSource(main.dataset.live)
+  source.onopen = () => say('live', 'live')
+  source.onmessage = (e) => {
+    const next = document.createElement('template')
+    next.innerHTML = e.data
+    morphChildren(main, next.content)
+  }
+  source.onerror = async () => {
+    source.close()
+    say('lost', 'reconnecting …')
+    const page = await fetch(location, { redirect: 'manual' }).catch(() => null)
+    if (page?.type === 'opaqueredirect') return location.reload() // the session has ended
+    setTimeout(connect, 1000)
+  }
+}
+
+if (main.dataset.live) connect()
