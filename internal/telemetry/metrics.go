@@ -52,7 +52,7 @@ func Metrics() []Metric {
 		queues    = Label{"stage", stages.Values[:2], ""}
 		class     = Label{"class", []string{string(jobs.Interactive), string(jobs.Batch)}, ""}
 		statuses  = []string{string(jobs.Succeeded), string(jobs.Failed), string(jobs.Cancelled), string(jobs.Expired)}
-		operation = Label{"gen_ai_operation_name", []string{opChat, opText}, ""}
+		operation = Label{"gen_ai_operation_name", []string{opChat, opText, opEmbed}, ""}
 		errorType = Label{"error_type", append([]string{""}, codes...), "empty, or the code of an error ([PROTOCOL](PROTOCOL.md))"}
 		model     = Label{"model", nil, "models of which a result came; `other`"}
 		genModel  = Label{"gen_ai_request_model", nil, model.Of}
@@ -134,12 +134,16 @@ const (
 
 // The operations, as OpenTelemetry's conventions call them.
 const (
-	opChat = "chat"
-	opText = "text_completion"
+	opChat  = "chat"
+	opText  = "text_completion"
+	opEmbed = "embeddings"
 )
 
 func operationOf(j *jobs.Job) string {
-	if len(j.Messages) > 0 {
+	switch {
+	case j.Embed != nil:
+		return opEmbed
+	case len(j.Messages) > 0:
 		return opChat
 	}
 	return opText
