@@ -44,6 +44,10 @@ type GatewayFlags struct {
 	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"auto" env:"TANDEM_GATEWAY_PLAN" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local. The header Tandem-Plan names another."`
 	NATS     GatewayNATS   `embed:""`
 
+	Metrics      string `env:"TANDEM_GATEWAY_METRICS" placeholder:"ADDR" help:"Where Prometheus reads metrics, as 127.0.0.1:9464, at /metrics; nowhere without it. An address that other machines reach needs --metrics-token-file."`
+	MetricsToken string `name:"metrics-token-file" type:"path" env:"TANDEM_GATEWAY_METRICS_TOKEN_FILE" placeholder:"FILE" help:"File with a token that whoever reads them must have, as Authorization: Bearer TOKEN."`
+	Pprof        string `env:"TANDEM_GATEWAY_PPROF" placeholder:"ADDR" help:"Where Go's profiler finds this program, as 127.0.0.1:6060, on this machine only; nowhere without it."`
+
 	LogFormat   string          `name:"log-format" env:"TANDEM_LOG_FORMAT" enum:"auto,text,json" default:"auto" placeholder:"FORMAT" help:"Log as text or json; auto is text on a terminal."`
 	LogLevel    slog.Level      `name:"log-level" env:"TANDEM_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info (default), warn or error."`
 	Config      kong.ConfigFlag `env:"TANDEM_CONFIG" placeholder:"FILE" help:"YAML file with any of these settings."`
@@ -248,7 +252,10 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	if f.Tokens != "" {
 		f.NATS.User = access.GatewayInbox // its own jobs are nobody's; each token's are of the token's user
 	}
-	at := GatewayAddress{HTTP: f.HTTP, TLSCert: f.TLSCert, TLSKey: f.TLSKey}
+	at := GatewayAddress{HTTP: f.HTTP, TLSCert: f.TLSCert, TLSKey: f.TLSKey, Metrics: f.Metrics, Pprof: f.Pprof}
+	if at.MetricsToken, err = readSecret("metrics-token-file", f.MetricsToken, minToken); err != nil {
+		return err
+	}
 	g, err := DialGateway(ctx, at, f.NATS.options(log), "", gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, Version: Version(), Log: log})
 	if err != nil {
 		return err
@@ -284,6 +291,9 @@ func DialGateway(ctx context.Context, at GatewayAddress, to client.Options, user
 type GatewayAddress struct {
 	HTTP            string // host:port
 	TLSCert, TLSKey string // files
+	Metrics         string // host:port, for Prometheus; "" for none
+	MetricsToken    string // that Prometheus must have; "" for none
+	Pprof           string // host:port of this machine alone, for Go's profiler; "" for none
 }
 
 // Gateway is a gateway that answers.
@@ -293,20 +303,21 @@ type Gateway struct {
 	server   *http.Server
 	gateway  *gateway.Gateway
 	console  *console.Console
+	metrics  *aside // nil if there is none
+	pprof    *aside // likewise
 	done     chan error
 	close    func() // of what is its own; nil if nothing is
 }
 
 // StartGateway has a gateway answer at an address. One that other machines reach needs tokens and TLS.
 func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*Gateway, error) {
-	host, _, err := net.SplitHostPort(at.HTTP)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(at.HTTP); err != nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "http: %q is no address; want host:port, as 127.0.0.1:11500", at.HTTP)
 	}
 	if (at.TLSCert == "") != (at.TLSKey == "") {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "--tls-cert is %q and --tls-key %q; want both or none", at.TLSCert, at.TLSKey)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && (o.Tokens == "" || at.TLSCert == "") {
+	if !isLoopback(at.HTTP) && (o.Tokens == "" || at.TLSCert == "") {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "http: %s is reached from other machines; say who may ask, with --tokens, and answer over TLS, with --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy that does", at.HTTP)
 	}
 	var secure *tls.Config
@@ -321,15 +332,27 @@ func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*G
 	if err != nil {
 		return nil, jobs.Errorf(jobs.CodeInvalid, "http: %w; name another address with --http", err)
 	}
+	counts := telemetry.NewGateway(Version())
+	o.Observe = counts
+	metrics, err := startAside(ctx, asideOptions{"metrics", at.Metrics, o.Hosts, at.MetricsToken, o.Log}, onlyMetrics(counts.Handler()))
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	pprof, err := startAside(ctx, asideOptions{Setting: "pprof", Addr: at.Pprof, Log: o.Log}, profiles())
+	if err != nil {
+		_ = errors.Join(listener.Close(), metrics.stop())
+		return nil, err
+	}
 	pages := console.New(console.Options{System: o.System, Version: o.Version, Log: o.Log})
 	o.Console = pages
 	handler, err := gateway.New(ctx, o)
 	if err != nil {
 		pages.Close()
-		_ = listener.Close()
+		_ = errors.Join(listener.Close(), metrics.stop(), pprof.stop())
 		return nil, err
 	}
-	g := &Gateway{listener: listener, tls: secure != nil, gateway: handler, console: pages, done: make(chan error, 1), server: &http.Server{
+	g := &Gateway{listener: listener, tls: secure != nil, gateway: handler, console: pages, metrics: metrics, pprof: pprof, done: make(chan error, 1), server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, TLSConfig: secure,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}}
@@ -352,6 +375,9 @@ func (g *Gateway) URL() string {
 	return scheme + "://" + g.listener.Addr().String()
 }
 
+// MetricsURL is where Prometheus reads its metrics, if it does.
+func (g *Gateway) MetricsURL() string { return "http://" + g.metrics.addr + "/metrics" }
+
 // stopLimit is how long requests that are being answered may take when the gateway stops.
 const stopLimit = 10 * time.Second
 
@@ -371,6 +397,7 @@ func (g *Gateway) Stop() error {
 		err = errors.Join(err, served)
 	}
 	g.gateway.Close()
+	err = errors.Join(err, g.metrics.stop(), g.pprof.stop())
 	if g.close != nil {
 		g.close()
 	}

@@ -96,8 +96,8 @@ func TestCurlLinesOfTheOriginal(t *testing.T) {
 	}
 	s.await(s.submit(s.job("counted")))
 	for w, want := range map[*running]string{
-		prefill: `tandem_tasks_total{model="qwen3-coder:30b",outcome="hop",role="prefill",stage="prefill"} 1`,
-		decode:  `tandem_tasks_total{model="qwen3-coder:30b",outcome="succeeded",role="decode",stage="decode"} 1`,
+		prefill: `tandem_deliveries_total{delivery="first",model="qwen3-coder:30b",outcome="hop",role="prefill",stage="prefill"} 1`,
+		decode:  `tandem_deliveries_total{delivery="first",model="qwen3-coder:30b",outcome="succeeded",role="decode",stage="decode"} 1`,
 	} {
 		m, err := get(t.Context(), "http://"+w.Addr()+"/metrics")
 		if text, _ := m["text"].(string); err != nil || !strings.Contains(text, want) || strings.Contains(text, "counted") {

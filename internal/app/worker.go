@@ -57,7 +57,7 @@ type Worker struct {
 	offered  sync.Map // keys of certificates by the addresses at which prefill workers offered KV states
 	silent   sync.Map // servers of prefill workers whose engines' checks were waited for in vain
 	swept    bool     // an earlier run's states were removed when this one started
-	metrics  *telemetry.Metrics
+	metrics  *telemetry.Worker
 	queue    *queue.Worker
 	conn     *queue.Conn
 	addr     string
@@ -101,13 +101,11 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	}
 	w.slots = engine.NewSlots(w.flags.Slots)
 	w.rates, w.prefixes = &engine.Rates{}, engine.NewPrefixes(w.flags.Slots)
-	gauges := telemetry.Gauges{Slots: w.slots.Size, Busy: w.slots.Busy}
-	if w.role == protocol.RolePrefill {
-		gauges.States = w.held
-	} else {
-		gauges.StoppedPairs = func() int { return len(w.pairs.Stopped()) }
-	}
-	w.metrics = telemetry.NewMetrics(w.role, w.flags.Model, gauges)
+	w.metrics = telemetry.NewWorker(w.role, w.flags.Model, Version(), telemetry.Gauges{
+		Slots: w.slots.Size, Busy: w.slots.Busy, BusySeconds: w.slots.BusySeconds, Queue: w.depths,
+		EngineUp: func() bool { return w.monitor.Health().State == engine.Ready }, NATSUp: func() bool { return w.conn.Connected() },
+		States: w.held, StoppedPairs: func() int { return len(w.pairs.Stopped()) },
+	})
 	w.monitor = engine.NewMonitor(w.engine, healthEvery, w.log)
 
 	url, opts, err := natscontext.Load(w.flags.NATSContext, map[string]string{"nats": w.flags.NATS, "creds": w.flags.Creds, "nkey": w.flags.NKey, "tls-ca": w.flags.TLSCA})
@@ -148,6 +146,11 @@ func StartWorker(ctx context.Context, c WorkerConfig) (_ *Worker, err error) {
 	if err := w.listen(ctx); err != nil {
 		return nil, err
 	}
+	profiler, err := startAside(ctx, asideOptions{Setting: "pprof", Addr: w.flags.Pprof, Log: w.log}, profiles())
+	if err != nil {
+		return nil, err
+	}
+	w.onClose("pprof", profiler.stop)
 	w.queue, err = queue.NewWorker(w.conn, queue.WorkerConfig{
 		Role: w.role, Model: w.flags.Model, ID: w.id, Machine: w.flags.Machine,
 		Run: w.run, Slots: w.slots, Ahead: w.ahead(), Prepare: w.stage.Prepare, Peek: w.stage.Look, Ready: w.ready, Next: w.stage.Next, Describe: w.presence, Observe: w.metrics,
@@ -230,7 +233,6 @@ func (w *Worker) waitForEngine(ctx context.Context) error {
 		err := w.monitor.Check(ctx)
 		switch {
 		case err == nil:
-			w.metrics.EngineUp(true)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -250,7 +252,6 @@ func (w *Worker) waitForEngine(ctx context.Context) error {
 func (w *Worker) announceChanges(ctx context.Context) {
 	for {
 		changed := w.monitor.Changed()
-		w.metrics.EngineUp(w.monitor.Health().State == engine.Ready)
 		w.queue.Changed()
 		select {
 		case <-changed:
@@ -317,6 +318,17 @@ func (w *Worker) presence() queue.Presence {
 		p.StoppedPairs = w.pairs.Stopped()
 	}
 	return p
+}
+
+// depths is how much there is to do for the worker's model.
+func (w *Worker) depths(ctx context.Context) (list []telemetry.Depth, err error) {
+	work, err := w.conn.Work(ctx, w.flags.Model)
+	for _, c := range work.Classes {
+		list = append(list,
+			telemetry.Depth{Stage: jobs.StagePrefill, Class: c.Class, Waiting: c.Prefill.Waiting, InFlight: c.Prefill.InFlight},
+			telemetry.Depth{Stage: jobs.StageDecode, Class: c.Class, Waiting: c.Decode.Waiting, InFlight: c.Decode.InFlight})
+	}
+	return list, err
 }
 
 // takesJobs is nil if the worker takes jobs.

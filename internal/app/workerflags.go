@@ -62,6 +62,8 @@ type WorkerFlags struct {
 	HTTPHost      []string `name:"http-host" env:"TANDEM_HTTP_HOST" help:"Names under which others ask the HTTP API, several separated by commas, beside IP addresses, localhost, and this machine's name." placeholder:"NAME"`
 	HTTPTokenFile string   `name:"http-token-file" env:"TANDEM_HTTP_TOKEN_FILE" type:"path" help:"File with a token that requests to the HTTP API must have, as Authorization: Bearer TOKEN; without it they need none." placeholder:"FILE"`
 
+	Pprof string `env:"TANDEM_PPROF" help:"Address of this machine alone where Go's profiler finds this program, as 127.0.0.1:6060; nowhere if not given." placeholder:"ADDR"`
+
 	Machine      string        `env:"TANDEM_MACHINE" help:"Name of this machine in results and status; the host name if not given." placeholder:"NAME"`
 	StateDir     string        `name:"state-dir" env:"TANDEM_STATE_DIR" type:"path" help:"Folder for logs of a started engine and what is worth keeping; the user's cache if not given." placeholder:"DIR"`
 	StartTimeout time.Duration `name:"start-timeout" env:"TANDEM_START_TIMEOUT" default:"30s" help:"How long to wait for an engine that cannot be reached before giving up."`

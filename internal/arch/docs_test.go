@@ -78,7 +78,7 @@ func TestReaderFindsThePlace(t *testing.T) {
 		{"add a field to the result", "a field of the result", "jobs/result.go", "type Result struct"},
 		{"say in the result which file was used", "a field of the result", "internal/pipeline/decode.go", "c.Result(t.Job"},
 		{"accept another sampling option", "a field of the job", "jobs/validate.go", "func (o *Options) validate()"},
-		{"count something new for Prometheus", "a metric", "internal/telemetry/metrics.go", "func NewMetrics("},
+		{"count something new for Prometheus", "a metric", "internal/telemetry/metrics.go", "func Metrics("},
 		{"keep more results", "a stream, or its limits", "internal/queue/topology.go", "keepResults"},
 		{"let another engine compute", "an engine", "internal/app/engines.go", "func newEngine("},
 		{"give graders one more right", "what a key may do", "internal/access/rights.go", "func grader("},

@@ -14,6 +14,7 @@ type Slots struct {
 	mu      sync.Mutex
 	busy    int
 	changed chan struct{} // closed and replaced whenever a slot is released
+	spent   time.Duration // that slots were taken before the last change, of all together
 	history []count       // the last changes of busy, in the order of time
 }
 
@@ -54,11 +55,13 @@ func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
 
 // add changes how many slots are taken, under the lock.
 func (s *Slots) add(n int) {
+	now := time.Now()
+	s.spent += s.since(now)
 	s.busy += n
 	if len(s.history) == longestHistory {
 		s.history = slices.Delete(s.history, 0, longestHistory/2)
 	}
-	s.history = append(s.history, count{time.Now(), s.busy})
+	s.history = append(s.history, count{now, s.busy})
 }
 
 // take takes a slot as soon as one is free.
@@ -88,6 +91,21 @@ func (s *Slots) Busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.busy
+}
+
+// BusySeconds is for how long slots were taken until now, of all of them together.
+func (s *Slots) BusySeconds() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.spent + s.since(time.Now())).Seconds()
+}
+
+// since is likewise since the last change, under the lock.
+func (s *Slots) since(last time.Time) time.Duration {
+	if len(s.history) == 0 {
+		return 0
+	}
+	return time.Duration(s.busy) * last.Sub(s.history[len(s.history)-1].at)
 }
 
 // MeanBusy is how many slots were taken during an interval of the past, on average over its time.

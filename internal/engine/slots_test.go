@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestSlots(t *testing.T) {
@@ -38,12 +39,17 @@ func TestSlots(t *testing.T) {
 			t.Errorf("Acquire after cancellation: %v, want the cause", err)
 		}
 
+		time.Sleep(3 * time.Second) // by the bubble's clock
 		release()
 		release()
 		<-released
 		(<-got)()
 		if free, _ := s.Idle(); s.Busy() != 0 || free != 1 {
 			t.Errorf("busy %d and %d free after all was released, want 0 and 1", s.Busy(), free)
+		}
+		time.Sleep(time.Second)
+		if spent := s.BusySeconds(); spent != 3 {
+			t.Errorf("slots were taken for %v s, want 3", spent)
 		}
 	})
 }

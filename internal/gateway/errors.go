@@ -17,6 +17,7 @@ type refusal struct {
 	param  string
 	text   string
 	after  time.Duration // when to ask again; 0 if that does not help
+	limit  string        // that was reached, as it is counted
 }
 
 func (r *refusal) Error() string { return r.text }
@@ -50,9 +51,13 @@ func writeError(w http.ResponseWriter, as dialect, err error) {
 	var after time.Duration
 	if e, is := errors.AsType[*jobs.Error](err); is {
 		after = e.RetryAfter
+		if e.Code == jobs.CodeQueueFull {
+			reached(w, "queue")
+		}
 	}
 	if r, is := errors.AsType[*refusal](err); is {
 		after = r.after
+		reached(w, r.limit)
 	}
 	if after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))

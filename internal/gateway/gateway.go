@@ -38,6 +38,7 @@ type Options struct {
 	Version string        // of the program
 	Console http.Handler  // pages for people, below /console/; nil for none
 	Log     *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
+	Observe Observer      // may be nil
 }
 
 // Gateway is an [http.Handler] that answers requests.
@@ -66,6 +67,9 @@ type gateway struct {
 // New returns a gateway. Close must be called.
 func New(ctx context.Context, o Options) (*Gateway, error) {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Minute)
+	if o.Observe == nil {
+		o.Observe = nobody{}
+	}
 	g := &gateway{Options: o, origins: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams), people: make(chan struct{}, maxPeople), now: time.Now}
 	running, stop := context.WithCancel(context.Background())
 	var aside sync.WaitGroup
@@ -140,7 +144,7 @@ func (g *gateway) enter(r *http.Request) (c caller, leave func(), err error) {
 	if most := c.token.PerDay; most > 0 && g.account.today(r.Context(), c.token.Name) >= most {
 		leave()
 		now := g.now().UTC()
-		return c, nil, tooMany(now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), "token %s has used its %d tokens of today; it has as many again at midnight UTC", c.token.Name, most)
+		return c, nil, tooMany("tokens_per_day", now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), "token %s has used its %d tokens of today; it has as many again at midnight UTC", c.token.Name, most)
 	}
 	c.system = g.client(c.token.User)
 	return c, leave, nil
@@ -173,11 +177,12 @@ func (g *gateway) handle(mux *http.ServeMux, pattern string, as dialect, h handl
 // guard refuses what must not come in, and logs all.
 func (g *gateway) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := g.now()
+		began, answered := g.now(), g.Observe.Request()
 		seen := &recorder{ResponseWriter: w, status: http.StatusOK}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the stream before, on this connection
-		token := g.admit(seen, r, mux)
 		_, pattern := mux.Handler(r)
+		defer func() { answered(cmp.Or(pattern, "other"), seen.status, seen.limit) }()
+		token := g.admit(seen, r, mux)
 		g.Log.Info("request", "token", token, "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob))
 	})
 }
@@ -213,7 +218,7 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
 	default:
-		writeError(w, as, tooMany(10*time.Second, "%d requests are being answered already; try again later", maxStreams))
+		writeError(w, as, tooMany("streams", 10*time.Second, "%d requests are being answered already; try again later", maxStreams))
 		return token
 	}
 	if _, pattern := mux.Handler(r); pattern == "" {
@@ -294,10 +299,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// recorder remembers the status of an answer.
+// recorder remembers the status of an answer, and the limit by which it was refused.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	limit  string
 }
 
 func (r *recorder) WriteHeader(status int) {

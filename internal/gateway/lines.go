@@ -282,6 +282,7 @@ func (r *batchRun) one(ctx context.Context, plan batchPlan, batch string, n int,
 		}
 		if err == nil {
 			err = failure(result)
+			r.b.Observe.Job(j, result, "", "", 0, 0)
 		}
 		switch {
 		case result != nil && result.Status == jobs.Cancelled:

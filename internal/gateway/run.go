@@ -44,6 +44,7 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.Timeout)
 	defer cancel()
+	began, first := time.Now(), time.Duration(0)
 	w.Header().Set(headerJob, j.ID)
 	var result *jobs.Result
 	var err error
@@ -52,9 +53,16 @@ func (g *gateway) run(w http.ResponseWriter, r *http.Request, j *jobs.Job, emit 
 			err = failure(result)
 		}
 	} else {
-		result, err = follow(ctx, who.system, j, emit)
+		result, err = follow(ctx, who.system, j, func(piece jobs.Chunk) error {
+			first = cmp.Or(first, time.Since(began))
+			return emit(piece)
+		})
 	}
 	accepted := result != nil || !notAccepted[jobs.CodeOf(err)]
+	if accepted {
+		outcome, code := outcomeOf(r, err)
+		g.Observe.Job(j, result, outcome, code, time.Since(began), first)
+	}
 	if who.token != nil && accepted {
 		g.account.add(usageOfJob(who.token, result))
 	}

@@ -39,7 +39,7 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 	case g.people <- struct{}{}:
 		defer func() { <-g.people }()
 	default:
-		writeError(w, ollamaError, tooMany(10*time.Second, "%d pages are open already; close some, or try again later", maxPeople))
+		writeError(w, ollamaError, tooMany("streams", 10*time.Second, "%d pages are open already; close some, or try again later", maxPeople))
 		return ""
 	}
 	if g.tokens == nil || r.URL.Path == signInPath || strings.HasPrefix(r.URL.Path, staticPath) {

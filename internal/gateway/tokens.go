@@ -280,14 +280,14 @@ func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
 		return nil, nil, refuse(http.StatusUnauthorized, "Authorization", "this gateway asks for a token that it knows, as Authorization: Bearer %s…; who runs it makes one with gateway token add", tokenPrefix)
 	}
 	if limit := cmp.Or(h.Concurrent, defaultConcurrent); h.open >= limit {
-		return nil, nil, tooMany(time.Second, "token %s has %d requests under way, and may have no more; wait for one, or send a batch", h.Name, limit)
+		return nil, nil, tooMany("concurrent", time.Second, "token %s has %d requests under way, and may have no more; wait for one, or send a batch", h.Name, limit)
 	}
 	if h.rate != nil {
 		now := time.Now()
 		if r := h.rate.ReserveN(now, 1); r.DelayFrom(now) > 0 {
 			wait := r.DelayFrom(now)
 			r.CancelAt(now)
-			return nil, nil, tooMany(wait, "token %s may ask %d times a minute; wait, or send a batch", h.Name, h.PerMinute)
+			return nil, nil, tooMany("requests_per_minute", wait, "token %s may ask %d times a minute; wait, or send a batch", h.Name, h.PerMinute)
 		}
 	}
 	h.open++
@@ -299,6 +299,6 @@ func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
 	}, nil
 }
 
-func tooMany(retryAfter time.Duration, format string, args ...any) error {
-	return &refusal{http.StatusTooManyRequests, "", fmt.Sprintf(format, args...), retryAfter}
+func tooMany(limit string, retryAfter time.Duration, format string, args ...any) error {
+	return &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf(format, args...), after: retryAfter, limit: limit}
 }

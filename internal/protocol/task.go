@@ -23,6 +23,8 @@ type Task struct {
 	Transfer time.Duration  // of that, on the way to a worker that was already asking for it
 	Intake   bool           // it comes straight from the intake
 
+	Redelivered bool // it was delivered before, here or elsewhere
+
 	// Backlog counts what waits of batch jobs for the workers of the model now, this one among it.
 	Backlog func(ctx context.Context) Backlog
 
@@ -46,6 +48,8 @@ type Observer interface {
 	Task(t *Task, took time.Duration, o Outcome, err error)
 	// Event is told of what happens to jobs and to the worker, as it is published.
 	Event(e *jobs.Event)
+	// Ended is told of each job whose result was published here: it has no other.
+	Ended(j *jobs.Job, r *jobs.Result)
 }
 
 // Outcome is what a stage made of a task: the next hop or the result, never both.

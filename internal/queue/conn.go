@@ -90,6 +90,7 @@ type Conn struct {
 	refused  sync.Map               // subjects of those that were
 	copies   atomic.Int32           // what became of the copies of results: none was sent yet, some were, none may be
 	opened   sync.Map               // name → jetstream.Stream, so that a read is one round trip
+	observe  protocol.Observer      // of the worker whose connection it is; else nil
 
 	back                  atomic.Int64 // when the connection came back last; Unix time in ns
 	letterSizes, jobSizes sizes        // of the dead letters, and of the intake

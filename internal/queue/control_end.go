@@ -100,7 +100,7 @@ func (c *Conn) end(ctx context.Context, list []*location, status jobs.Status, ca
 		r := jobs.NewResult(l.job, status)
 		r.Provenance.PromptSHA256 = l.prompt
 		r.Error = &jobs.ErrorInfo{Code: cause.Code, Message: cause.Message}
-		first, err := c.PublishResult(ctx, r, l.replyTo)
+		first, err := c.publishResult(ctx, l.job, r, l.replyTo)
 		if err != nil {
 			return nil, fmt.Errorf("end job %s: %w", l.job.ID, err)
 		}

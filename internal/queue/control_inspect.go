@@ -100,17 +100,9 @@ func (c *Conn) inspect(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	for _, m := range models {
-		status := ModelStatus{Model: m}
-		for _, class := range jobs.Classes {
-			prefill, err := c.depth(ctx, protocol.RolePrefill, m, class)
-			if err != nil {
-				return nil, err
-			}
-			decode, err := c.depth(ctx, protocol.RoleDecode, m, class)
-			if err != nil {
-				return nil, err
-			}
-			status.Classes = append(status.Classes, ClassStatus{class, prefill, decode})
+		status, err := c.Work(ctx, m)
+		if err != nil {
+			return nil, err
 		}
 		o.Models = append(o.Models, status)
 	}
@@ -120,6 +112,23 @@ func (c *Conn) inspect(ctx context.Context) (*Overview, error) {
 		}
 	}
 	return o, nil
+}
+
+// Work counts the work there is for a model.
+func (c *Conn) Work(ctx context.Context, model string) (ModelStatus, error) {
+	status := ModelStatus{Model: model}
+	for _, class := range jobs.Classes {
+		prefill, err := c.depth(ctx, protocol.RolePrefill, model, class)
+		if err != nil {
+			return status, err
+		}
+		decode, err := c.depth(ctx, protocol.RoleDecode, model, class)
+		if err != nil {
+			return status, err
+		}
+		status.Classes = append(status.Classes, ClassStatus{class, prefill, decode})
+	}
+	return status, nil
 }
 
 func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (StreamStatus, error) {

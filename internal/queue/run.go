@@ -137,6 +137,9 @@ func NewWorker(c *Conn, cfg WorkerConfig) (*Worker, error) {
 		breaker: newBreaker(), waiting: newSlotQueue(), load: load{moved: make(chan struct{}, 1)}, lookLimit: lookLimit,
 		members: newMembership(cfg.Model, c.timing, time.Now()),
 	}
+	if cfg.Observe != nil {
+		c.observe = cfg.Observe
+	}
 	w.members.role, w.members.self = cfg.Role, presenceKey(cfg.Role, cfg.Model, cfg.ID)
 	w.abort = sync.OnceFunc(func() { close(w.aborted) })
 	return w, nil

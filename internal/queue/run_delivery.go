@@ -316,7 +316,7 @@ func (d *delivery) task() *protocol.Task {
 	}
 	return &protocol.Task{
 		Stage: d.stage, Job: d.job, Handover: d.handover, Attempt: d.attempt,
-		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill,
+		Waited: waited, Transfer: transfer, Intake: d.address.Stage == jobs.StagePrefill, Redelivered: d.delivered > 1,
 		Progress:      func() { patient(func(p *stallWatchdog) { p.progress(time.Now()) }) },
 		Expect:        func(silence time.Duration) { patient(func(p *stallWatchdog) { p.expect(silence, time.Now()) }) },
 		Yields:        d.yields,
@@ -421,7 +421,7 @@ func (d *delivery) deadLetterMalformed(ctx context.Context, cause error) error {
 func (d *delivery) reportToOwner(ctx context.Context, j *jobs.Job, r *jobs.Result) (otherwise jobs.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.w.lookLimit)
 	defer cancel()
-	first, err := d.w.c.PublishResult(ctx, r, d.msg.Header.Get(protocol.HeaderReplyTo))
+	first, err := d.w.c.publishResult(ctx, j, r, d.msg.Header.Get(protocol.HeaderReplyTo))
 	if first || err != nil {
 		return "", err
 	}

@@ -11,8 +11,7 @@ import (
 	"tandem/jobs"
 )
 
-// hear collects the types of a job's events until it has ended.
-// hear listens for the events of a job, which it puts in the order of their times: two workers publish them.
+// hear collects the types of a job's events until it has ended, in the order of their times, since two workers publish them.
 func hear(t *testing.T, c *Client, j *jobs.Job) func() []jobs.EventType {
 	t.Helper()
 	events, err := c.Events(patient(t), j.Batch, j.ID)

@@ -32,7 +32,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 			err = d.hop(ctx, o.Next)
 		} else {
 			d.endTimeline(o.Result)
-			first, err = d.w.c.PublishResult(ctx, o.Result, d.replyTo())
+			first, err = d.w.c.publishResult(ctx, d.job, o.Result, d.replyTo())
 		}
 		if err == nil {
 			published = first
@@ -243,7 +243,7 @@ func (d *delivery) publishEnd(ctx context.Context, status jobs.Status, attempts 
 		}
 	}
 	d.endTimeline(r)
-	if _, err := d.w.c.PublishResult(ctx, r, d.replyTo()); err != nil {
+	if _, err := d.w.c.publishResult(ctx, d.job, r, d.replyTo()); err != nil {
 		return fmt.Errorf("end job: %w", err)
 	}
 	d.crashPoint()

@@ -75,6 +75,14 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 	return first, err
 }
 
+// publishResult is PublishResult of a job that the worker's observer is to hear of.
+func (c *Conn) publishResult(ctx context.Context, j *jobs.Job, r *jobs.Result, replyTo string) (first bool, err error) {
+	if first, err = c.PublishResult(ctx, r, replyTo); first && c.observe != nil {
+		c.observe.Ended(j, r)
+	}
+	return first, err
+}
+
 // terminal reads the terminal record of a job, nil if it has none. One of a newer version, which cannot be read, is none that
 // anything follows from here.
 func (c *Conn) terminal(ctx context.Context, j *jobs.Job) (*jobs.Result, error) {

@@ -33,7 +33,7 @@ func TestNoopConforms(t *testing.T) {
 			},
 			Cannot: map[enginetest.Ability]string{
 				enginetest.States: "there is no llama-server in a fake", enginetest.Thinking: "the program's models cannot",
-				enginetest.Tools: "likewise", enginetest.Images: "likewise",
+				enginetest.Tools: "likewise", enginetest.Images: "likewise", enginetest.Embeddings: "likewise", enginetest.Logprobs: "likewise",
 			},
 		}
 	})

@@ -76,6 +76,8 @@ func TestConformance(t *testing.T) {
 						enginetest.Formats:      "its texts mean nothing",
 						enginetest.Tools:        "its texts mean nothing",
 						enginetest.Images:       "its texts mean nothing",
+						enginetest.Logprobs:     "its texts mean nothing",
+						enginetest.Embeddings:   "it has one model, which generates text",
 					},
 				}
 				return s
