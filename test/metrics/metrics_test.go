@@ -23,13 +23,15 @@ import (
 	"tandem/internal/standin"
 	"tandem/internal/telemetry"
 	"tandem/jobs"
+	"tandem/test/logs"
 )
 
 // secret stands in all prompts, and in no metric.
 const secret = "what a student wrote"
 
 func TestMetrics(t *testing.T) {
-	door, targets := start(t)
+	said := &logs.Buffer{}
+	door, targets := start(t, slog.New(slog.NewTextHandler(io.MultiWriter(said, t.Output()), nil)))
 	p := startPrometheus(t, targets)
 	p.sees(t, targets) // before anything happens: a rate is of what was added
 	work(t, door, targets)
@@ -40,6 +42,23 @@ func TestMetrics(t *testing.T) {
 	t.Run("are those of the table", func(t *testing.T) {
 		for service, text := range texts {
 			compare(t, service, text)
+		}
+	})
+	t.Run("logs", func(t *testing.T) {
+		done := 0
+		for line := range strings.Lines(said.String()) {
+			if strings.Contains(line, secret) {
+				t.Errorf("a line holds a prompt: %s", line)
+			}
+			if strings.Contains(line, " job=") && !strings.Contains(line, "msg=request ") { // which is of the gateway: it knows of no attempts
+				done++
+				if !strings.Contains(line, " attempt=") {
+					t.Errorf("a line about a job has no attempt: %s", line)
+				}
+			}
+		}
+		if done < 5 {
+			t.Errorf("%d lines are about jobs, want one for each stage of each", done)
 		}
 	})
 	t.Run("promtool", func(t *testing.T) {
@@ -58,9 +77,8 @@ func TestMetrics(t *testing.T) {
 }
 
 // start starts a whole system, and returns where its gateway and its metrics are.
-func start(t *testing.T) (door string, targets map[telemetry.Service]string) {
+func start(t *testing.T, log *slog.Logger) (door string, targets map[telemetry.Service]string) {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	l, err := app.StartLocal(t.Context(), app.LocalOptions{Engine: app.LocalStandIn, Models: []string{standin.CodeModel}, Say: t.Logf, Log: log})
 	if err != nil {
 		t.Fatal(err)
