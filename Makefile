@@ -19,7 +19,7 @@ DEPLOY_NEEDS := openssl $(if $(filter Linux,$(shell uname -s)),systemd-analyze)
 # What the tests of lost power and of separate hosts use. They also need root, and say so where they have none.
 HOST_NEEDS := $(if $(filter Linux,$(shell uname -s)),ip tc ss mkfs.ext4 losetup nsenter fsfreeze)
 
-TEST_NEEDS := cc chromium $(DEPLOY_NEEDS) $(HOST_NEEDS)
+TEST_NEEDS := cc chromium prometheus promtool $(DEPLOY_NEEDS) $(HOST_NEEDS)
 LINT_NEEDS := cc shellcheck $(DEPLOY_NEEDS)
 
 # Two packages at a time, on any machine: real engines and time limits share the cores with the race detector. Within a package more tests

@@ -14,8 +14,9 @@ package() {
     apt/mkfs.ext4) echo e2fsprogs ;;
     apt/losetup | apt/fsfreeze | apt/nsenter) echo "util-linux mount" ;;
     brew/npm) echo node ;;
+    apt/promtool | brew/promtool) echo prometheus ;;
     brew/chromium) echo google-chrome ;;
-    apt/chromium | apt/npm | apt/openssl | apt/shellcheck | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
+    apt/chromium | apt/npm | apt/openssl | apt/prometheus | apt/shellcheck | brew/prometheus | brew/node | brew/openssl | brew/shellcheck) echo "$2" ;;
     *) return 1 ;; # no package: the caller is told
   esac
 }
@@ -53,13 +54,26 @@ for command in "${missing[@]}"; do
   packages+=("${words[@]}")
 done
 
+# programs puts the two programs of the prometheus package where commands are: installed, it would run a service.
+programs() {
+  local work
+  work=$(mktemp -d)
+  (cd "$work" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . &&
+    "${root[@]}" install -m 0755 usr/bin/prometheus usr/bin/promtool /usr/local/bin/) >&2
+  rm -rf "$work"
+}
+
 echo "needs: installing ${packages[*]} with $manager" >&2
 case $manager in
   apt)
     root=()
     [ "$(id -u)" -eq 0 ] || root=(sudo)
     "${root[@]}" apt-get update -qq
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null >&2
+    others=()
+    for package in "${packages[@]}"; do [ "$package" = prometheus ] || others+=("$package"); done
+    [ ${#others[@]} -eq ${#packages[@]} ] || programs
+    [ ${#others[@]} -eq 0 ] ||
+      "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${others[@]}" </dev/null >&2
     ;;
   brew) brew install --quiet "${packages[@]}" </dev/null >&2 ;;
 esac

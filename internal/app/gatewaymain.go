@@ -378,6 +378,9 @@ func (g *Gateway) URL() string {
 // MetricsURL is where Prometheus reads its metrics, if it does.
 func (g *Gateway) MetricsURL() string { return "http://" + g.metrics.addr + "/metrics" }
 
+// ProfilesURL is where Go's profiler finds it, if it does.
+func (g *Gateway) ProfilesURL() string { return "http://" + g.pprof.addr + "/debug/pprof/" }
+
 // stopLimit is how long requests that are being answered may take when the gateway stops.
 const stopLimit = 10 * time.Second
 

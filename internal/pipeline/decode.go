@@ -53,7 +53,7 @@ func (s *Stage) disaggregated(t *protocol.Task, c engine.Completion, start time.
 func (s *Stage) transferred(r *jobs.Result, t *protocol.Task, d time.Duration) {
 	r.Timings.TransferSeconds = d.Seconds()
 	if d > protocol.SlowTransferAfter {
-		s.log.Warn("slow context transfer", "job", t.Job.ID, "from", t.Handover.Prefill.Server, "seconds", d.Seconds())
+		s.log.Warn("slow context transfer", "job", t.Job.ID, "attempt", t.Attempt, "from", t.Handover.Prefill.Server, "seconds", d.Seconds())
 		r.Warnings = append(r.Warnings, protocol.SlowTransferWarning(d))
 	}
 }
@@ -113,7 +113,7 @@ func (s *Stage) result(t *protocol.Task, c engine.Completion, start time.Time) *
 	r.Attempts.Decode = t.Attempt
 	r.Timings.QueueDecodeSeconds = t.Waited.Seconds()
 	r.Timings.TotalSeconds = t.SinceAccepted().Seconds()
-	s.log.Debug("generated", "job", t.Job.ID, "stage", t.Stage, "tokens", c.GeneratedTokens, "seconds", time.Since(start).Seconds())
+	s.log.Debug("generated", "job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "tokens", c.GeneratedTokens, "seconds", time.Since(start).Seconds())
 	return r
 }
 

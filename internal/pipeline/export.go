@@ -143,7 +143,7 @@ func (s *Stage) without(next *jobs.Handover, why *protocol.HandoverError) {
 		next.Warnings = append(next.Warnings, notUsed(why))
 	default:
 		next.Warnings = append(next.Warnings, notUsed(why))
-		s.log.Warn("no KV state is handed over", "job", next.Job.ID, "failure", why.Failure, "error", why)
+		s.log.Warn("no KV state is handed over", "job", next.Job.ID, "attempt", next.Attempts, "failure", why.Failure, "error", why)
 		return
 	}
 	if _, said := s.said.LoadOrStore(why.Error(), true); !said {

@@ -180,7 +180,7 @@ func (s *Stage) accepts(ctx context.Context, h *jobs.Handover) (*engine.KVTransf
 
 // reprefill computes the prompt and generates the text here.
 func (s *Stage) reprefill(ctx context.Context, t *protocol.Task, why *protocol.HandoverError) (engine.Completion, error) {
-	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "from", t.Handover.Prefill.Server,
+	s.log.Warn("a KV state is not used; the prompt is computed again", "job", t.Job.ID, "attempt", t.Attempt, "from", t.Handover.Prefill.Server,
 		"failure", why.Failure, "error", why)
 	s.foresee(t, s.size(t.Job), false, 0, s.running.prompts())
 	t.Event(jobs.Event{Type: jobs.EventDecodeBegun})
@@ -228,6 +228,6 @@ func (s *Stage) release(ctx context.Context, t *protocol.Task, failed *protocol.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doneLimit)
 	defer cancel()
 	if err := s.fetcher.Done(ctx, t.Handover.State); err != nil {
-		s.log.Debug("the prefill machine was not told that a KV state is done with; its lease ends by itself", "job", t.Job.ID, "error", err)
+		s.log.Debug("the prefill machine was not told that a KV state is done with; its lease ends by itself", "job", t.Job.ID, "attempt", t.Attempt, "error", err)
 	}
 }

@@ -194,6 +194,7 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	d.log = d.log.With("attempt", d.attempt)
 	if over {
 		return d.finish(publishing)
 	}

@@ -49,7 +49,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 	}
 
 	class := protocol.Classify(err)
-	d.log.Warn("task failed", "attempt", d.attempt, "code", jobs.CodeOf(err), "error", err, "then", class.String())
+	d.log.Warn("task failed", "code", jobs.CodeOf(err), "error", err, "then", class.String())
 	switch class {
 	case protocol.Ended:
 		return d.end(ctx, err)

@@ -53,7 +53,7 @@ func Metrics() []Metric {
 		class     = Label{"class", []string{string(jobs.Interactive), string(jobs.Batch)}, ""}
 		statuses  = []string{string(jobs.Succeeded), string(jobs.Failed), string(jobs.Cancelled), string(jobs.Expired)}
 		operation = Label{"gen_ai_operation_name", []string{opChat, opText, opEmbed}, ""}
-		errorType = Label{"error_type", append([]string{""}, codes...), "empty, or the code of an error ([PROTOCOL](PROTOCOL.md))"}
+		errorType = Label{"error_type", append([]string{""}, codes...), "empty, or the code of an error (`jobs/errors.go`)"}
 		model     = Label{"model", nil, "models of which a result came; `other`"}
 		genModel  = Label{"gen_ai_request_model", nil, model.Of}
 
@@ -74,7 +74,7 @@ func Metrics() []Metric {
 		}, nil},
 		{"tandem_job_seconds", Histogram, workers, "Time from accepting a job to its result, by the NATS server's clock.", nil, wait},
 		{"tandem_deliveries_total", Counter, workers, "Deliveries of jobs that ran, and what became of each.", []Label{
-			stages, {"delivery", []string{"first", "redelivered"}, ""}, {"outcome", append(append([]string{"hop"}, statuses...), codes...), "hop (handed on), a result's status, or the code of an error"},
+			stages, {"delivery", []string{"first", "redelivered"}, ""}, {"outcome", append(append([]string{"hop"}, statuses...), codes...), "hop (handed on), a result's status, or the code of an error (`jobs/errors.go`)"},
 		}, nil},
 		{"tandem_delivery_seconds", Histogram, workers, "Time for which a delivery ran.", []Label{stages}, work},
 		{"tandem_queue_wait_seconds", Histogram, workers, "Time in the stream before a delivery, by the NATS server's clock.", []Label{stages}, wait},
