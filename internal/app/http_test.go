@@ -100,8 +100,8 @@ func TestCurlLinesOfTheOriginal(t *testing.T) {
 		decode:  `tandem_deliveries_total{delivery="first",model="qwen3-coder:30b",outcome="succeeded",role="decode",stage="decode"} 1`,
 	} {
 		m, err := get(t.Context(), "http://"+w.Addr()+"/metrics")
-		if text, _ := m["text"].(string); err != nil || !strings.Contains(text, want) || strings.Contains(text, "counted") {
-			t.Errorf("/metrics lacks %s, or holds a prompt: %v", want, err)
+		if text, _ := m["text"].(string); err != nil || !strings.Contains(text, want) || strings.Contains(text, "counted") || !strings.Contains(text, "tandem_queue_waiting{") { // which takes rights
+			t.Errorf("/metrics lacks %s or the queue, or holds a prompt: %v", want, err)
 		}
 	}
 }
