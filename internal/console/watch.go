@@ -28,31 +28,23 @@ type watch struct {
 	asking sync.Mutex // one question at a time
 
 	mu      sync.Mutex
-	seen    uint64           // counts what changed
-	stirred chan struct{}    // closed at the next change
-	looking int              // pages that are open
-	wake    chan struct{}    // holds a value when one was opened
-	began   map[string]begun // by user and id
-	ended   []request        // the last ones
-	total   int              // of all that ended
+	seen    uint64               // counts what changed
+	stirred chan struct{}        // closed at the next change
+	looking int                  // pages that are open
+	wake    chan struct{}        // holds a value when one was opened
+	began   map[string]time.Time // when requests were accepted that have not ended, by user and id
+	ended   []request            // the last ones
+	total   int                  // of all that ended
 	workers map[string]worker
 	models  []admin.ModelStatus
 	problem string    // why it is not known who works
 	asked   time.Time // when it was
 }
 
-// begun is a request that has not ended.
-type begun struct {
-	accepted time.Time
-	prefill  string // server that computed the prompt
-}
-
 // request is one that has ended.
 type request struct {
 	Number   int
 	Accepted time.Time
-	Prefill  string // server
-	Decode   string // server
 	jobs.Result
 }
 
@@ -64,7 +56,7 @@ type worker struct {
 }
 
 func newWatch(system *admin.Client, log *slog.Logger) *watch {
-	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), began: map[string]begun{}, workers: map[string]worker{}}
+	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), began: map[string]time.Time{}, workers: map[string]worker{}}
 }
 
 // version counts what was seen; next is closed at the next change.
@@ -123,31 +115,24 @@ func (w *watch) event(e *jobs.Event) {
 		return
 	}
 	id := e.User + " " + e.JobID
-	b, known := w.began[id]
-	if !known {
-		b.accepted = e.At
-	}
-	switch e.Type {
-	case jobs.EventPrefillBegun:
-		b.prefill = e.Worker
-	case jobs.EventAccepted:
-	case jobs.EventEnded:
+	accepted, known := w.began[id]
+	switch {
+	case e.Type == jobs.EventEnded:
+		if !known {
+			accepted = e.At
+		}
 		delete(w.began, id)
-		w.end(e, b)
+		w.end(e, accepted)
 		w.changed()
-		return
-	default:
-		return
-	}
-	if known || len(w.began) < keptBegun { // of more, only the end is noted
-		w.began[id] = b
+	case !known && len(w.began) < keptBegun: // of more, only the end is noted
+		w.began[id] = e.At
 	}
 }
 
 // end keeps a request that has ended. The lock must be held.
-func (w *watch) end(e *jobs.Event, b begun) {
+func (w *watch) end(e *jobs.Event, accepted time.Time) {
 	w.total++
-	r := request{Number: w.total, Accepted: b.accepted, Prefill: b.prefill, Decode: e.Worker, Result: jobs.Result{JobID: e.JobID, Model: e.Model, Status: e.Status, Method: e.Method, FinishedAt: e.At}}
+	r := request{Number: w.total, Accepted: accepted, Result: jobs.Result{JobID: e.JobID, Model: e.Model, Status: e.Status, Method: e.Method, FinishedAt: e.At}}
 	if e.Usage != nil {
 		r.Usage = *e.Usage
 		r.Usage.Extra = nil
@@ -229,6 +214,6 @@ func (w *watch) refresh(ctx context.Context) {
 	for _, p := range workers {
 		w.workers[p.Machine+"/"+p.Worker] = worker{p, w.asked, false}
 	}
-	maps.DeleteFunc(w.began, func(_ string, b begun) bool { return w.asked.Sub(b.accepted) > 24*time.Hour }) // whose end was not heard
+	maps.DeleteFunc(w.began, func(_ string, accepted time.Time) bool { return w.asked.Sub(accepted) > 24*time.Hour }) // whose end was not heard
 	w.changed()
 }
