@@ -12,12 +12,12 @@ import (
 	"tandem/client"
 	"tandem/client/admin"
 	"tandem/internal/app"
-	"tandem/internal/engine"
 	"tandem/internal/gateway"
 	"tandem/internal/natsembed"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/jobs"
+	"tandem/test/paperworker"
 )
 
 // tellerModel says its prompt word by word. Its engine breaks off in the middle of each job once; a prompt with "dice" it says in other words then, and "hold" it says until
@@ -115,48 +115,8 @@ func openGateway(t *testing.T, o gateway.Options) *door {
 // startTeller starts a decode worker with the model; its key need not allow it to hear events, which operator's does.
 func startTeller(t *testing.T, to, operator queue.Config, places int) *teller {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	to.Name, to.Model = "tandem-decode teller", tellerModel
-	conn, err := queue.Connect(ctx, to)
-	if err == nil {
-		err = conn.EnsureStreams(ctx)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	model := &teller{tried: map[string]bool{}, enough: make(chan struct{})}
-	slots := engine.NewSlots(places)
-	w, err := queue.NewWorker(conn, queue.WorkerConfig{
-		Role: protocol.RoleDecode, Model: tellerModel, ID: jobs.NewID(), Machine: "teller", Slots: slots, Run: model.tell,
-		Describe: func() queue.Presence {
-			return queue.Presence{State: queue.StateReady, Slots: places, Busy: slots.Busy()}
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := queue.Connect(ctx, operator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	events, err := listener.AllEvents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var working sync.WaitGroup
-	working.Go(func() { _ = w.Run(ctx) })
-	for event := range events {
-		if event.Type == jobs.EventWorkerBegan {
-			break
-		}
-	}
-	t.Cleanup(func() {
-		w.Abort()
-		cancel()
-		working.Wait()
-		conn.Close()
-	})
+	paperworker.Start(t, to, operator, tellerModel, "teller", places, model.tell)
 	return model
 }
 

@@ -18,13 +18,13 @@ import (
 	"tandem/client"
 	"tandem/client/admin"
 	"tandem/internal/app"
-	"tandem/internal/engine"
 	"tandem/internal/gateway"
 	"tandem/internal/natsembed"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/jobs"
 	"tandem/test/npm"
+	"tandem/test/paperworker"
 )
 
 const consoleModel = "pages:1b"
@@ -45,7 +45,8 @@ func TestConsole(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { server.Stop() })
-			startWorker(t, queue.Config{URL: server.URL(), Log: log})
+			here := queue.Config{URL: server.URL(), Log: log}
+			paperworker.Start(t, here, here, consoleModel, "<img src=x onerror=alert(1)>", 2, write) // a machine with a name that is markup
 			c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
 			if err != nil {
 				t.Fatal(err)
@@ -113,53 +114,14 @@ func (d *door) stop(t *testing.T) {
 	d.g = nil
 }
 
-// startWorker starts a decode worker on a machine with a name that is markup. What it says took 1 and 2 s took no time.
-func startWorker(t *testing.T, to queue.Config) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	to.Name, to.Model = "tandem-decode pages", consoleModel
-	conn, err := queue.Connect(ctx, to)
-	if err == nil {
-		err = conn.EnsureStreams(ctx)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slots := engine.NewSlots(2)
-	w, err := queue.NewWorker(conn, queue.WorkerConfig{
-		Role: protocol.RoleDecode, Model: consoleModel, ID: jobs.NewID(), Machine: "<img src=x onerror=alert(1)>", Slots: slots,
-		Run: func(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
-			r := jobs.NewResult(t.Job, jobs.Succeeded)
-			r.Text, r.FinishReason, r.Method = "a text", "stop", jobs.MethodLocal
-			r.Usage.PromptTokens, r.Usage.PrefillComputed, r.Usage.GeneratedTokens = 1000, 1000, 100
-			r.Timings.PrefillSeconds, r.Timings.PrefillTokensPerSecond = 1, 1000
-			r.Timings.DecodeSeconds, r.Timings.DecodeTokensPerSecond, r.Timings.TotalSeconds = 2, 50, 3
-			return protocol.Outcome{Result: r}, nil
-		},
-		Describe: func() queue.Presence {
-			return queue.Presence{State: queue.StateReady, Engine: "paper", Slots: slots.Size(), Busy: slots.Busy()}
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := conn.AllEvents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var working sync.WaitGroup
-	working.Go(func() { _ = w.Run(ctx) })
-	for e := range events {
-		if e.Type == jobs.EventWorkerBegan {
-			break
-		}
-	}
-	t.Cleanup(func() {
-		w.Abort()
-		cancel()
-		working.Wait()
-		conn.Close()
-	})
+// write is what the worker does: what it says took 1 and 2 s took no time.
+func write(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
+	r := jobs.NewResult(t.Job, jobs.Succeeded)
+	r.Text, r.FinishReason, r.Method = "a text", "stop", jobs.MethodLocal
+	r.Usage.PromptTokens, r.Usage.PrefillComputed, r.Usage.GeneratedTokens = 1000, 1000, 100
+	r.Timings.PrefillSeconds, r.Timings.PrefillTokensPerSecond = 1, 1000
+	r.Timings.DecodeSeconds, r.Timings.DecodeTokensPerSecond, r.Timings.TotalSeconds = 2, 50, 3
+	return protocol.Outcome{Result: r}, nil
 }
 
 // drive runs console.mjs, whose steps must find nothing wrong.

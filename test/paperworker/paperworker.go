@@ -1,0 +1,59 @@
+// Package paperworker gives tests a decode worker without an engine: what a job comes to is the test's to say.
+package paperworker
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"tandem/internal/engine"
+	"tandem/internal/protocol"
+	"tandem/internal/queue"
+	"tandem/jobs"
+)
+
+// Start starts one on a machine, which does so many jobs of the model at once, and returns once it takes them. Its key need not allow it to hear events, which operator's does.
+func Start(t testing.TB, to, operator queue.Config, model, machine string, places int, run func(context.Context, *protocol.Task) (protocol.Outcome, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	to.Name, to.Model = "tandem-decode "+model, model
+	conn, err := queue.Connect(ctx, to)
+	if err == nil {
+		err = conn.EnsureStreams(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := engine.NewSlots(places)
+	w, err := queue.NewWorker(conn, queue.WorkerConfig{
+		Role: protocol.RoleDecode, Model: model, ID: jobs.NewID(), Machine: machine, Slots: slots, Run: run,
+		Describe: func() queue.Presence {
+			return queue.Presence{State: queue.StateReady, Engine: "paper", Slots: places, Busy: slots.Busy()}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := queue.Connect(ctx, operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	events, err := listener.AllEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	working.Go(func() { _ = w.Run(ctx) })
+	for event := range events {
+		if event.Type == jobs.EventWorkerBegan {
+			break
+		}
+	}
+	t.Cleanup(func() {
+		w.Abort()
+		cancel()
+		working.Wait()
+		conn.Close()
+	})
+}
