@@ -27,6 +27,7 @@ import (
 	"tandem/internal/access"
 	"tandem/internal/console"
 	"tandem/internal/gateway"
+	"tandem/internal/people"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/telemetry"
@@ -42,6 +43,7 @@ type GatewayFlags struct {
 	TLSKey   string        `name:"tls-key" type:"path" env:"TANDEM_GATEWAY_TLS_KEY" placeholder:"FILE" help:"Its key."`
 	Timeout  time.Duration `default:"30m" env:"TANDEM_GATEWAY_TIMEOUT" placeholder:"TIME" help:"How long a request may wait for its answer (default ${default}); its job is cancelled then."`
 	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"auto" env:"TANDEM_GATEWAY_PLAN" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local. The header Tandem-Plan names another."`
+	ReadOnly bool          `name:"console-read-only" env:"TANDEM_GATEWAY_CONSOLE_READ_ONLY" help:"Nobody changes anything in the console, whatever the role."`
 	NATS     GatewayNATS   `embed:""`
 
 	Metrics      string `env:"TANDEM_GATEWAY_METRICS" placeholder:"ADDR" help:"Where Prometheus reads metrics, as 127.0.0.1:9464, at /metrics; nowhere without it. An address that other machines reach needs --metrics-token-file."`
@@ -131,14 +133,14 @@ type tokensFlag struct {
 }
 
 type tokenAdd struct {
-	Name       string       `arg:"" help:"What it is called in lists, logs and usage."`
-	User       string       `placeholder:"NAME" help:"Whose jobs these are (default: the token's name)."`
-	Model      []string     `placeholder:"MODEL" help:"Model that may be asked; may be repeated. All, if there is none."`
-	Class      jobs.Class   `enum:",interactive,batch" default:"" placeholder:"CLASS" help:"batch: no job goes before those of others. interactive (default): each says what it is."`
-	PerMinute  int          `name:"requests-per-minute" placeholder:"N" help:"Requests a minute at most."`
-	PerDay     int64        `name:"tokens-per-day" placeholder:"N" help:"Tokens a day at most, of prompts and answers."`
-	Concurrent int          `placeholder:"N" help:"Requests at the same time at most (default 100)."`
-	Role       gateway.Role `enum:",viewer" default:"" placeholder:"ROLE" help:"viewer: sees the console. Without it the token is for programs alone."`
+	Name       string      `arg:"" help:"What it is called in lists, logs and usage."`
+	User       string      `placeholder:"NAME" help:"Whose jobs these are (default: the token's name)."`
+	Model      []string    `placeholder:"MODEL" help:"Model that may be asked; may be repeated. All, if there is none."`
+	Class      jobs.Class  `enum:",interactive,batch" default:"" placeholder:"CLASS" help:"batch: no job goes before those of others. interactive (default): each says what it is."`
+	PerMinute  int         `name:"requests-per-minute" placeholder:"N" help:"Requests a minute at most."`
+	PerDay     int64       `name:"tokens-per-day" placeholder:"N" help:"Tokens a day at most, of prompts and answers."`
+	Concurrent int         `placeholder:"N" help:"Requests at the same time at most (default 100)."`
+	Role       people.Role `enum:",viewer,grader,operator" default:"" placeholder:"ROLE" help:"In the console: viewer sees what goes on; grader grades, and does what there is to do about jobs of its own user; operator about those of all. Without it the token is for programs alone."`
 	tokensFlag
 }
 
@@ -256,7 +258,7 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	if at.MetricsToken, err = readSecret("metrics-token-file", f.MetricsToken, minToken); err != nil {
 		return err
 	}
-	g, err := DialGateway(ctx, at, f.NATS.options(log), "", gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, Version: Version(), Log: log})
+	g, err := DialGateway(ctx, at, f.NATS.options(log), "", gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, ReadOnly: f.ReadOnly, Version: Version(), Log: log})
 	if err != nil {
 		return err
 	}

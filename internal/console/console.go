@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,12 +17,6 @@ import (
 	"tandem/internal/look"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
-)
-
-const (
-	sendEvery  = 500 * time.Millisecond // at most, to a page that is open
-	sendLimit  = 10 * time.Second       // for a browser to take it
-	keepsAlive = 15 * time.Second       // between signs of life to one to which nothing is to be said
 )
 
 // Options are what a console is made of.
@@ -40,16 +33,7 @@ type Console struct {
 	watch   *watch
 	open    context.Context // ends with the console
 	stop    func()
-
-	mu    sync.Mutex
-	drawn drawn // the overview
-}
-
-// drawn is a part of a page, as it was made last.
-type drawn struct {
-	html    string
-	version uint64 // of what was seen
-	at      time.Time
+	parts   parts
 }
 
 // New returns a console. Close must be called.
@@ -61,8 +45,7 @@ func New(o Options) *Console {
 	running.Go(func() { c.watch.poll(ctx) })
 	c.stop = func() { stop(); running.Wait() }
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /console/{$}", c.overview)
-	mux.HandleFunc("GET /console/live", c.live)
+	c.view(mux, "/{$}", view{title: "Overview", part: "overview.html", same: true, draw: func(*http.Request) (any, error) { return c.watch.overview(time.Now()), nil }})
 	mux.HandleFunc("GET /console/sign-in", c.signIn)
 	mux.HandleFunc("GET /console/static/{file}", static)
 	c.Handler = guard(mux)
@@ -103,14 +86,15 @@ func render(name string, data any) (string, error) {
 	return sanitize.Text(b.String()), nil
 }
 
-// page answers with a page.
-func page(w http.ResponseWriter, name string, data any) {
+// page answers with a status and a page.
+func page(w http.ResponseWriter, status int, name string, data any) {
 	html, err := render(name, data)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = w.Write([]byte(html)) // whoever is gone is told nothing
 }
 
@@ -126,94 +110,12 @@ func static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, staticFiles, "static/"+file)
 }
 
-// shell is around each page.
-type shell struct {
-	Title, Version string
-	Part           template.HTML // of the page, which render made
-}
-
-func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
-	c.watch.refresh(context.WithoutCancel(r.Context())) // others see what comes of it, too
-	part, _, err := c.part()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	page(w, "overview.html", shell{"Overview", c.version, template.HTML(part)})
-}
-
-// part is what of the overview changes. It is made anew at most twice a second, for all who look.
-func (c *Console) part() (html string, version uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if seen, _ := c.watch.version(); c.drawn.html == "" || seen != c.drawn.version && time.Since(c.drawn.at) >= sendEvery {
-		if c.drawn.html, err = render("overview-live.html", c.watch.overview(time.Now())); err != nil {
-			return "", 0, err
-		}
-		c.drawn.version, c.drawn.at = seen, time.Now()
-	}
-	return c.drawn.html, c.drawn.version, nil
-}
-
-// live sends the overview again whenever it has changed, until the browser goes away.
-func (c *Console) live(w http.ResponseWriter, r *http.Request) {
-	defer c.watch.look()()
-	w.Header().Set("Content-Type", "text/event-stream")
-	control := http.NewResponseController(w)
-	send := func(text string) error {
-		if err := control.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
-			return err
-		}
-		if _, err := w.Write([]byte(text)); err != nil {
-			return err
-		}
-		return control.Flush()
-	}
-	last, sent := "", time.Now()
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
-		seen, changed := c.watch.version()
-		html, version, err := c.part()
-		if err == nil && html != last {
-			last, sent = html, time.Now()
-			err = send("data: " + strings.ReplaceAll(html, "\n", "\ndata: ") + "\n\n")
-		}
-		if err != nil {
-			return
-		}
-		pause.Reset(sendEvery)
-		select {
-		case <-pause.C:
-		case <-r.Context().Done():
-			return
-		case <-c.open.Done():
-			return
-		}
-		if version != seen { // it was drawn too short a time before
-			continue
-		}
-		pause.Reset(time.Until(sent.Add(keepsAlive)))
-		select {
-		case <-changed:
-		case <-pause.C:
-			if sent = time.Now(); send(": nothing new\n\n") != nil {
-				return
-			}
-		case <-r.Context().Done():
-			return
-		case <-c.open.Done():
-			return
-		}
-	}
-}
-
 // signIn asks for a token; who looks at it is the caller.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
-	page(w, "sign-in.html", struct {
+	page(w, http.StatusOK, "sign-in.html", struct {
 		shell
 		Again bool
-	}{shell{Title: "Sign in", Version: c.version}, r.URL.Query().Has("again")})
+	}{c.shell(r, "Sign in"), r.URL.Query().Has("again")})
 }
 
 // tone is how a word is coloured; the word says the same.

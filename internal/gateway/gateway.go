@@ -30,15 +30,16 @@ const (
 
 // Options are what a gateway is made of.
 type Options struct {
-	System  *admin.Client // does the jobs, and knows the workers
-	Tokens  string        // file of those who may ask, each for jobs of its own user, which the key of System must allow; empty: everybody, for the user of System
-	Plan    jobs.Plan     // of jobs whose request names none
-	Hosts   []string      // names under which it may be asked, beside IP addresses and localhost
-	Timeout time.Duration // after which a request that is not answered is given up, and its job cancelled; default half an hour
-	Version string        // of the program
-	Console http.Handler  // pages for people, below /console/; nil for none
-	Log     *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
-	Observe Observer      // may be nil
+	System   *admin.Client // does the jobs, and knows the workers
+	Tokens   string        // file of those who may ask, each for jobs of its own user, which the key of System must allow; empty: everybody, for the user of System
+	Plan     jobs.Plan     // of jobs whose request names none
+	Hosts    []string      // names under which it may be asked, beside IP addresses and localhost
+	Timeout  time.Duration // after which a request that is not answered is given up, and its job cancelled; default half an hour
+	Version  string        // of the program
+	Console  http.Handler  // pages for people, below /console/, which asks package people who they are; nil for none
+	ReadOnly bool          // nobody changes anything in them
+	Log      *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
+	Observe  Observer      // may be nil
 }
 
 // Gateway is an [http.Handler] that answers requests.
@@ -92,7 +93,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	g.openAI(mux)
 	g.seeds(mux)
 	if o.Console != nil {
-		mux.Handle("GET "+consolePath, o.Console)
+		mux.Handle(consolePath, o.Console)
 		mux.HandleFunc("POST "+signInPath, g.signIn)
 	}
 	b, err := openBatches(ctx, g)

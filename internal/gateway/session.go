@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"tandem/internal/people"
 )
 
 // People come with a browser, which signs in once with a token and has a session then: a cookie that names the token, and is signed with its hash. So a session ends
@@ -20,7 +22,7 @@ const (
 	consolePath  = "/console/"
 	signInPath   = consolePath + "sign-in"
 	staticPath   = consolePath + "static/"
-	livePath     = consolePath + "live"
+	livePath     = consolePath + "live/"
 	cookieName   = "tandem-session"
 	sessionLives = 12 * time.Hour
 	maxForm      = 4 << 10          // bytes
@@ -42,14 +44,18 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 		writeError(w, ollamaError, tooMany("streams", 10*time.Second, "%d pages are open already; close some, or try again later", maxPeople))
 		return ""
 	}
-	if g.tokens == nil || r.URL.Path == signInPath || strings.HasPrefix(r.URL.Path, staticPath) {
+	if g.tokens == nil {
+		g.serve(w, r, mux, people.Person{User: g.System.User(), Role: people.Operator})
+		return ""
+	}
+	if r.URL.Path == signInPath || strings.HasPrefix(r.URL.Path, staticPath) {
 		mux.ServeHTTP(w, r)
 		return ""
 	}
 	who, there := g.session(r)
 	switch {
 	case there:
-	case r.URL.Path == livePath: // which a page asks, that is to be loaded anew
+	case strings.HasPrefix(r.URL.Path, livePath): // which a page asks, that is to be loaded anew
 		w.WriteHeader(http.StatusUnauthorized)
 		return ""
 	default:
@@ -74,8 +80,16 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 	})
 	defer watching.Wait()
 	defer stop()
-	mux.ServeHTTP(w, r.WithContext(ctx))
+	g.serve(w, r.WithContext(ctx), mux, people.Person{Name: who.Name, User: who.User, Role: who.Role})
 	return who.Name
+}
+
+// serve has the console answer a person.
+func (g *gateway) serve(w http.ResponseWriter, r *http.Request, mux *http.ServeMux, p people.Person) {
+	if g.ReadOnly {
+		p.Role = people.Viewer
+	}
+	mux.ServeHTTP(w, r.WithContext(people.With(r.Context(), p)))
 }
 
 // session is the token that a browser signed in with.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tandem/internal/people"
 )
 
 // consoleDoor is a gateway with the tokens of a file, whose console answers a page at once and keeps a stream open as long as it may.
@@ -23,7 +25,7 @@ func consoleDoor(t *testing.T, file string) (*gateway, *http.ServeMux) {
 	g.Observe, g.Log = nobody{}, slog.New(slog.DiscardHandler)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+signInPath, g.signIn)
-	mux.HandleFunc("GET "+livePath, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("GET "+livePath+"{$}", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("GET "+consolePath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a page")) })
 	return g, mux
 }
@@ -57,7 +59,7 @@ func signIn(t *testing.T, g *gateway, mux *http.ServeMux, token string) (locatio
 func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "tokens.json")
-		ada, err := AddToken(file, Token{Name: "ada", User: "ada", Role: RoleViewer})
+		ada, err := AddToken(file, Token{Name: "ada", User: "ada", Role: people.Viewer})
 		if err != nil {
 			t.Fatal(err)
 		}

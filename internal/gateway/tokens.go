@@ -24,30 +24,25 @@ import (
 	"golang.org/x/time/rate"
 
 	"tandem/internal/atomicfile"
+	"tandem/internal/people"
 	"tandem/jobs"
 )
 
 // Token is an entry of the file of tokens: who may ask, and for what. Zero limits are none, but for Concurrent.
 type Token struct {
-	Name       string     `json:"name"`                          // in lists, logs and usage
-	SHA256     string     `json:"sha256"`                        // of the token, in hex; the token itself is kept by nobody but its owner
-	User       string     `json:"user"`                          // whose jobs these are
-	Models     []string   `json:"models,omitempty"`              // that may be asked; all if there are none
-	Class      jobs.Class `json:"class,omitempty"`               // batch: no job goes before those of others
-	PerMinute  int        `json:"requests_per_minute,omitempty"` // on average, and at once
-	PerDay     int64      `json:"tokens_per_day,omitempty"`      // of prompts and answers together, by UTC
-	Concurrent int        `json:"concurrent,omitempty"`          // requests that are answered at the same time; default 100
-	Role       Role       `json:"role,omitempty"`                // what may be seen and done in the console; nothing if it is empty
-	Created    time.Time  `json:"created"`
+	Name       string      `json:"name"`                          // in lists, logs and usage
+	SHA256     string      `json:"sha256"`                        // of the token, in hex; the token itself is kept by nobody but its owner
+	User       string      `json:"user"`                          // whose jobs these are
+	Models     []string    `json:"models,omitempty"`              // that may be asked; all if there are none
+	Class      jobs.Class  `json:"class,omitempty"`               // batch: no job goes before those of others
+	PerMinute  int         `json:"requests_per_minute,omitempty"` // on average, and at once
+	PerDay     int64       `json:"tokens_per_day,omitempty"`      // of prompts and answers together, by UTC
+	Concurrent int         `json:"concurrent,omitempty"`          // requests that are answered at the same time; default 100
+	Role       people.Role `json:"role,omitempty"`                // what may be seen and done in the console; nothing if it is empty
+	Created    time.Time   `json:"created"`
 }
 
 const defaultConcurrent = 100
-
-// Role is what a token may see and do in the console.
-type Role string
-
-// RoleViewer sees everything, and changes nothing.
-const RoleViewer Role = "viewer"
 
 // tokenPrefix begins each token, so that whoever finds one knows what it is.
 const tokenPrefix = "tandem-"
@@ -68,8 +63,8 @@ func (t *Token) check() error {
 	if t.Class != "" && !slices.Contains(jobs.Classes[:], t.Class) {
 		return jobs.Errorf(jobs.CodeInvalid, "token %s: class is %.40q; want interactive or batch", t.Name, t.Class)
 	}
-	if t.Role != "" && t.Role != RoleViewer {
-		return jobs.Errorf(jobs.CodeInvalid, "token %s: role is %.40q; want viewer, or none", t.Name, t.Role)
+	if t.Role != "" && !slices.Contains(people.Roles, t.Role) {
+		return jobs.Errorf(jobs.CodeInvalid, "token %s: role is %.40q; want viewer, grader, operator, or none", t.Name, t.Role)
 	}
 	if t.PerMinute < 0 || t.PerDay < 0 || t.Concurrent < 0 {
 		return jobs.Errorf(jobs.CodeInvalid, "token %s: a limit is below 0; leave it out for none", t.Name)

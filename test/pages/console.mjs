@@ -1,56 +1,6 @@
 // Drives the console in a real browser: node console.mjs URL [LEVER [TOKEN]], of which LEVER is where the test has jobs done (/job) and the gateway stopped and started
 // (/stop, /start); with a token it signs in first, and without a lever it only looks. Prints a line of JSON for each step: what went wrong, if anything did.
-import { mkdir } from 'node:fs/promises'
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { join } from 'node:path'
-import puppeteer from 'puppeteer-core'
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-const [url, lever, token] = process.argv.slice(2)
-const pictures = process.env.TANDEM_PICTURES
-if (pictures) await mkdir(pictures, { recursive: true })
-const browser = await puppeteer.launch({ executablePath: process.env.TANDEM_BROWSER, pipe: true, args: process.getuid() === 0 ? ['--no-sandbox'] : [] })
-const wrong = []
-const want = (holds, what) => { if (!holds) wrong.push(what) }
-const step = async (name, f) => {
-  try {
-    await f()
-  } catch (e) {
-    wrong.push(String(e))
-  }
-  console.log(JSON.stringify({ step: name, wrong: wrong.splice(0) }))
-}
-const pull = (what) => fetch(lever + what).then((r) => { if (!r.ok) throw new Error(`${what}: ${r.status}`) })
-const page = await browser.newPage()
-await page.setViewport({ width: 1440, height: 900 })
-let quiet = true // or else the gateway is away, and the browser says so
-const loud = (text) => { if (quiet) wrong.push(text) }
-page.on('request', (r) => { if (!r.url().startsWith(url + '/console/')) loud(`it asks for ${r.url()}`) })
-page.on('console', (m) => { if (['error', 'warn'].includes(m.type())) loud(`the browser says ${m.text()}`) })
-page.on('pageerror', (e) => loud(`a script failed: ${e}`))
-page.on('dialog', (d) => { wrong.push(`it opened ${d.message()}`); d.dismiss() })
-const text = (selector) => page.$eval(selector, (e) => e.textContent.trim())
-const says = (selector, words) => page.waitForFunction((s, w) => document.querySelector(s)?.textContent.includes(w), { timeout: 20_000 }, selector, words)
-
-async function lookAt(name) {
-  for (const [screen, size] of Object.entries({ wide: { width: 1440, height: 900 }, tablet: { width: 768, height: 1000 }, phone: { width: 390, height: 844, deviceScaleFactor: 2 } })) {
-    await page.setViewport(size)
-    await page.evaluate(axe)
-    for (const scheme of ['light', 'dark']) {
-      await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }])
-      if (pictures) await page.screenshot({ path: join(pictures, `console-${name}-${screen}-${scheme}.png`), fullPage: true })
-      const seen = await page.evaluate(async () => {
-        const { violations } = await globalThis.axe.run(document, { runOnly: { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }, resultTypes: ['violations'] })
-        return { wider: document.scrollingElement.scrollWidth - innerWidth, nodes: document.querySelectorAll('*').length, violations: violations.map((v) => `${v.id}: ${v.help} ${v.nodes.map((n) => n.html).join(' ')}`) }
-      })
-      want(seen.wider <= 0, `${screen}: ${seen.wider} pixels wider than the screen`)
-      want(seen.nodes < 2000, `${screen}: ${seen.nodes} nodes`)
-      for (const v of seen.violations) wrong.push(`${screen}, ${scheme}: ${v}`)
-    }
-  }
-  await page.setViewport({ width: 1440, height: 900 })
-}
+import { browser, lever, lookAt, mayComplain, page, pull, says, step, text, token, url, want } from './browse.mjs'
 
 try {
   if (token) {
@@ -94,12 +44,12 @@ try {
   })
   await step('looks', () => lookAt('overview'))
   if (lever) await step('a gateway that is away for a while', async () => {
-    quiet = false
+    mayComplain(true)
     await pull('/stop')
     await says('#connection', 'reconnecting')
     await pull('/start')
     await says('#connection', 'live')
-    quiet = true
+    mayComplain(false)
     await pull('/job')
     await says('section[aria-labelledby=last] tbody tr:first-child', 'succeeded')
     want(await page.evaluate(() => globalThis.untouched), 'the page was loaded anew')

@@ -20,6 +20,7 @@ import (
 	"tandem/internal/app"
 	"tandem/internal/gateway"
 	"tandem/internal/natsembed"
+	"tandem/internal/people"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/jobs"
@@ -34,7 +35,7 @@ const consoleModel = "pages:1b"
 func TestConsole(t *testing.T) {
 	npm.Install(t)
 	if url := os.Getenv("TANDEM_CONSOLE"); url != "" {
-		drive(t, url)
+		drive(t, "console.mjs", url)
 		return
 	}
 	for name, withToken := range map[string]bool{"on this machine": false, "with a token": true} {
@@ -56,7 +57,7 @@ func TestConsole(t *testing.T) {
 			args := []string{}
 			if withToken {
 				o.Tokens = filepath.Join(t.TempDir(), "tokens.json")
-				secret, err := gateway.AddToken(o.Tokens, gateway.Token{Name: "ada", User: "ada", Role: gateway.RoleViewer})
+				secret, err := gateway.AddToken(o.Tokens, gateway.Token{Name: "ada", User: "ada", Role: people.Viewer})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +80,7 @@ func TestConsole(t *testing.T) {
 				}
 			}))
 			t.Cleanup(lever.Close)
-			drive(t, append([]string{url, lever.URL}, args...)...)
+			drive(t, "console.mjs", append([]string{url, lever.URL}, args...)...)
 		})
 	}
 }
@@ -124,12 +125,12 @@ func write(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
 	return protocol.Outcome{Result: r}, nil
 }
 
-// drive runs console.mjs, whose steps must find nothing wrong.
-func drive(t *testing.T, args ...string) {
+// drive runs a script, whose steps must find nothing wrong.
+func drive(t *testing.T, script string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", append([]string{"console.mjs"}, args...)...)
+	cmd := exec.CommandContext(ctx, "node", append([]string{script}, args...)...)
 	cmd.Env = append(os.Environ(), "TANDEM_BROWSER="+browser(t))
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
@@ -148,6 +149,6 @@ func drive(t *testing.T, args ...string) {
 		}
 	}
 	if err != nil || steps < 2 {
-		t.Errorf("node console.mjs: %v, %d steps", err, steps)
+		t.Errorf("node %s: %v, %d steps", script, err, steps)
 	}
 }

@@ -12,7 +12,7 @@ const say = (state, text) => {
 const morph = (now, next) => {
   if (now.isEqualNode(next)) return
   if (now.nodeName !== next.nodeName || now.nodeType !== Node.ELEMENT_NODE) return now.replaceWith(next)
-  for (const { name } of [...now.attributes]) if (!next.hasAttribute(name)) now.removeAttribute(name)
+  for (const { name } of [...now.attributes]) if (!next.hasAttribute(name) && name !== 'open') now.removeAttribute(name) // what is open, whoever looks has opened
   for (const { name, value } of next.attributes) now.setAttribute(name, value)
   morphChildren(now, next)
 }
