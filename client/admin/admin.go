@@ -23,7 +23,10 @@ type (
 	Presence     = queue.Presence     // what a worker says of itself
 	Letter       = queue.Letter       // a job that could not be done, and why
 	LetterFilter = queue.LetterFilter // which letters to list
+	TokenStream  = queue.TokenStream  // the text of a job while it is generated
 	Purged       = queue.Purged       // what was removed of a batch
+	Kept         = queue.Kept         // what a stream holds of a job
+	KeptName     = queue.KeptName     // names a job of which a stream holds something
 	Change       = queue.Change       // a stream or consumer that was made or changed
 )
 
@@ -32,6 +35,14 @@ const (
 	StateReady    = queue.StateReady
 	StateDown     = queue.StateDown
 	StateDraining = queue.StateDraining
+)
+
+// The streams of jobs.
+const (
+	StreamIntake  = queue.StreamIntake  // jobs that wait for prefill or are at it
+	StreamRelay   = queue.StreamRelay   // for decode
+	StreamResults = queue.StreamResults // how jobs ended
+	StreamDLQ     = queue.StreamDLQ     // dead letters
 )
 
 // Client is a client with an operator's verbs. It may be used by several goroutines.
@@ -75,6 +86,41 @@ func (c *Client) Replay(ctx context.Context, jobID string) (newID string, again 
 func (c *Client) DropDeadLetter(ctx context.Context, jobID string) error {
 	return c.q.DropDeadLetter(ctx, jobID)
 }
+
+// Kept lists what one of the streams of jobs holds after a sequence, in its order and without texts. Nothing is taken off it, and none of its consumers is
+// asked. What cannot be read is left out; an error ends the list. It takes an operator's or the gateway's rights.
+func (c *Client) Kept(ctx context.Context, stream string, after uint64) iter.Seq2[*Kept, error] {
+	return c.q.Kept(ctx, stream, after)
+}
+
+// KeptNames lists the jobs of which one of their streams holds something. It takes an operator's or the gateway's rights.
+func (c *Client) KeptNames(ctx context.Context, stream string) ([]KeptName, error) {
+	return c.q.KeptNames(ctx, stream)
+}
+
+// OwnLetter, ReplayOwn and DropOwn are DeadLetter, Replay and DropDeadLetter of a job of the client's user, where the account is not a grader's: two users' jobs
+// may have the same id.
+func (c *Client) OwnLetter(ctx context.Context, jobID string) (*Letter, error) {
+	return c.q.OwnLetter(ctx, jobID)
+}
+
+// OwnResult reads the result of a job of the client's user, not of its replay; nil if there is none.
+func (c *Client) OwnResult(ctx context.Context, jobID string) (*jobs.Result, error) {
+	return c.q.OwnResult(ctx, jobID)
+}
+
+// Tokens begins to listen for the text that a job of the client's user streams. Close must be called.
+func (c *Client) Tokens(ctx context.Context, batch, jobID string) (*TokenStream, error) {
+	return c.q.Tokens(ctx, batch, jobID)
+}
+
+// ReplayOwn is said at [Client.OwnLetter].
+func (c *Client) ReplayOwn(ctx context.Context, jobID string) (newID string, again bool, err error) {
+	return c.q.ReplayOwn(ctx, jobID)
+}
+
+// DropOwn is said at [Client.OwnLetter].
+func (c *Client) DropOwn(ctx context.Context, jobID string) error { return c.q.DropOwn(ctx, jobID) }
 
 // PurgeBatch removes all that the server holds of a batch: jobs that wait or run are cancelled, then results and dead letters are removed.
 func (c *Client) PurgeBatch(ctx context.Context, batch string) (Purged, error) {

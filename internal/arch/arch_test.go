@@ -56,7 +56,7 @@ var arrows = []arrow{
 	{"client", []string{"jobs", "internal/queue", "internal/access"}, []string{nats + "nats.go"}, "what any program may import: the queue from a submitter's side, without server, engines and command line"},
 	{"client/admin", []string{"client", "jobs", "internal/queue"}, []string{nats + "nats.go"}, "an operator's side of the queue"},
 	{"internal/natscontext", []string{"jobs"}, []string{nats + "nats.go", nats + "jsm.go/natscontext"}, "contexts of the nats CLI; apart, since its library brings the server along"},
-	{"internal/queue", []string{files, "jobs", "internal/units", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/queue", []string{files, "jobs", "internal/units", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys", "github.com/synadia-io/orbit.go/jetstreamext"}, "the queue knows NATS and the contract, never an engine"},
 	{"internal/access", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
 	{"internal/natsembed", nil, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},

@@ -15,7 +15,9 @@ import (
 
 	"tandem/client/admin"
 	"tandem/internal/look"
+	"tandem/internal/people"
 	"tandem/internal/sanitize"
+	"tandem/internal/units"
 	"tandem/jobs"
 )
 
@@ -34,20 +36,30 @@ type Console struct {
 	open    context.Context // ends with the console
 	stop    func()
 	parts   parts
+	details details
+	tasks   tasks
 }
 
 // New returns a console. Close must be called.
 func New(o Options) *Console {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Console{version: o.Version, open: ctx, watch: newWatch(o.System, o.Log)}
+	c := &Console{version: o.Version, open: ctx, watch: newWatch(o.System, o.Log), details: details{m: map[jobKey]*detail{}}}
 	var running sync.WaitGroup
 	running.Go(func() { c.watch.listen(ctx) })
 	running.Go(func() { c.watch.poll(ctx) })
-	c.stop = func() { stop(); running.Wait() }
+	running.Go(func() { c.watch.follow(ctx) })
+	c.stop = func() { stop(); running.Wait(); c.tasks.running.Wait() }
 	mux := http.NewServeMux()
 	c.view(mux, "/{$}", view{title: "Overview", part: "overview.html", same: true, draw: func(*http.Request) (any, error) { return c.watch.overview(time.Now()), nil }})
+	c.view(mux, "/jobs", view{title: "Jobs", part: "jobs.html", draw: c.jobs})
+	c.view(mux, "/jobs/{user}/{id}", view{title: "Job", part: "job.html", draw: c.job})
+	c.view(mux, "/queues", view{title: "Queues", part: "queues.html", same: true, draw: c.queues})
+	c.view(mux, "/tasks/{number}", view{title: "Jobs, many at once", part: "task.html", draw: c.task})
+	mux.HandleFunc("GET /console/jobs/confirm", c.may(people.Grader, c.confirm))
+	mux.HandleFunc("POST /console/jobs/act", c.may(people.Grader, c.act))
+	mux.HandleFunc("POST /console/tasks/{number}/stop", c.may(people.Grader, c.stopTask))
 	mux.HandleFunc("GET /console/sign-in", c.signIn)
-	mux.HandleFunc("GET /console/static/{file}", static)
+	mux.HandleFunc("GET /console/static/{file...}", static)
 	c.Handler = guard(mux)
 	return c
 }
@@ -74,7 +86,7 @@ var pageFiles embed.FS
 var staticFiles embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"count": count, "seconds": seconds, "rate": rate, "ago": ago,
+	"count": count, "counted": units.Count[int], "seconds": seconds, "rate": rate, "ago": ago, "brief": brief, "kindOf": kindOf,
 }).ParseFS(pageFiles, "page/*"))
 
 // render makes a page, or a part of one. Whatever text came into it, it holds no character that acts: html/template knows markup, not control characters.

@@ -53,8 +53,8 @@ func TestWatchBelievesLittle(t *testing.T) {
 	w.event(&jobs.Event{Type: jobs.EventAccepted, JobID: id, User: "ada", Model: "m:1b", At: time.Now()})
 	w.event(&jobs.Event{Type: jobs.EventEnded, JobID: id, User: "eve", Model: "invented:1b", Status: jobs.Failed, At: time.Now()})
 	w.event(&jobs.Event{Type: jobs.EventEnded, JobID: id, User: "eve", Model: strings.Repeat("x", 10_000), Status: jobs.Failed, At: time.Now()})
-	if len(w.began) != 1 || len(w.ended) != 1 {
-		t.Errorf("%d requests have not ended and %d have, want one of each", len(w.began), len(w.ended))
+	if w.index.begun != 1 || len(w.ended) != 1 {
+		t.Errorf("%d requests have not ended and %d have, want one of each", w.index.begun, len(w.ended))
 	}
 	if o := w.overview(time.Now()); len(o.Models) != 0 {
 		t.Errorf("there is a card of a model that nobody serves: %+v", o.Models)
@@ -65,7 +65,7 @@ func TestWatchBelievesLittle(t *testing.T) {
 	for range keptBegun + 100 {
 		w.event(&jobs.Event{Type: jobs.EventAccepted, JobID: jobs.NewID(), User: "eve", Model: "m:1b", At: time.Now()})
 	}
-	if len(w.began) > keptBegun || len(w.ended) > keptEnded {
-		t.Errorf("%d and %d requests are kept, want %d and %d at most", len(w.began), len(w.ended), keptBegun, keptEnded)
+	if w.index.begun > keptBegun || len(w.ended) > keptEnded {
+		t.Errorf("%d and %d requests are kept, want %d and %d at most", w.index.begun, len(w.ended), keptBegun, keptEnded)
 	}
 }

@@ -32,7 +32,7 @@ type view struct {
 }
 
 // sections are the pages that each page leads to.
-var sections = []struct{ Path, Name string }{{home + "/", "Overview"}}
+var sections = []struct{ Path, Name string }{{home + "/", "Overview"}, {home + "/jobs", "Jobs"}, {home + "/queues", "Queues"}}
 
 // shell is around each page.
 type shell struct {

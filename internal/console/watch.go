@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 const (
 	keptEnded  = 2000            // requests that have ended
-	keptBegun  = 20_000          // requests that have not
 	pollEvery  = 2 * time.Second // while somebody looks
 	pollLimit  = 5 * time.Second // for NATS to say who works
 	goneAfter  = time.Hour       // a worker that went away is forgotten then
@@ -27,18 +25,24 @@ type watch struct {
 	log    *slog.Logger
 	asking sync.Mutex // one question at a time
 
-	mu      sync.Mutex
-	seen    uint64               // counts what changed
-	stirred chan struct{}        // closed at the next change
-	looking int                  // pages that are open
-	wake    chan struct{}        // holds a value when one was opened
-	began   map[string]time.Time // when requests were accepted that have not ended, by user and id
-	ended   []request            // the last ones
-	total   int                  // of all that ended
-	workers map[string]worker
-	models  []admin.ModelStatus
-	problem string    // why it is not known who works
-	asked   time.Time // when it was
+	mu         sync.Mutex
+	seen       uint64        // counts what changed
+	stirred    chan struct{} // closed at the next change
+	looking    int           // pages that are open
+	wake       chan struct{} // holds a value when one was opened
+	index      *index
+	wanted     time.Time     // when somebody looked at jobs last
+	want       chan struct{} // holds a value when somebody does
+	unread     string        // why the streams could not be read
+	surplus    int           // how often the streams were seen to hold fewer jobs than the index
+	reconciled time.Time     // when that was mended last
+	ended      []request     // the last ones
+	total      int           // of all that ended
+	workers    map[string]worker
+	models     []admin.ModelStatus
+	streams    []admin.StreamStatus
+	problem    string    // why it is not known who works
+	asked      time.Time // when it was
 }
 
 // request is one that has ended.
@@ -56,7 +60,7 @@ type worker struct {
 }
 
 func newWatch(system *admin.Client, log *slog.Logger) *watch {
-	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), began: map[string]time.Time{}, workers: map[string]worker{}}
+	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), want: make(chan struct{}, 1), index: newIndex(), workers: map[string]worker{}}
 }
 
 // version counts what was seen; next is closed at the next change.
@@ -114,19 +118,15 @@ func (w *watch) event(e *jobs.Event) {
 	if max(len(e.Model), len(e.Worker)) > 2*jobs.MaxName { // nothing of ours
 		return
 	}
-	id := e.User + " " + e.JobID
-	accepted, known := w.began[id]
-	switch {
-	case e.Type == jobs.EventEnded:
-		if !known {
-			accepted = e.At
-		}
-		delete(w.began, id)
-		w.end(e, accepted)
-		w.changed()
-	case !known && len(w.began) < keptBegun: // of more, only the end is noted
-		w.began[id] = e.At
+	accepted := e.At
+	if j := w.index.byKey[jobKey{wordOf(e.User), e.JobID}]; j != nil {
+		accepted = j.accepted
 	}
+	w.index.event(e)
+	if e.Type == jobs.EventEnded {
+		w.end(e, accepted)
+	}
+	w.changed()
 }
 
 // end keeps a request that has ended. The lock must be held.
@@ -183,10 +183,12 @@ func (w *watch) refresh(ctx context.Context) {
 	defer cancel()
 	workers, err := w.system.Workers(ctx)
 	var models []admin.ModelStatus
-	if err == nil && len(workers) > 0 { // one of which counts what waits
-		var o *admin.Overview
-		if o, err = w.system.Inspect(ctx); err == nil {
-			models = o.Models
+	var streams []admin.StreamStatus
+	if err == nil {
+		if o, failed := w.system.Inspect(ctx); failed == nil {
+			models, streams = o.Models, o.Streams
+		} else if len(workers) > 0 { // else nobody may be there to count, for a grader's key
+			err = failed
 		}
 	}
 	w.mu.Lock()
@@ -197,7 +199,7 @@ func (w *watch) refresh(ctx context.Context) {
 		return
 	}
 	if w.problem = ""; len(models) > 0 { // without a worker nobody counts
-		w.models = models
+		w.models, w.streams = models, streams
 	}
 	type post struct{ machine, role, model string }
 	held := map[post]bool{}
@@ -214,6 +216,14 @@ func (w *watch) refresh(ctx context.Context) {
 	for _, p := range workers {
 		w.workers[p.Machine+"/"+p.Worker] = worker{p, w.asked, false}
 	}
-	maps.DeleteFunc(w.began, func(_ string, accepted time.Time) bool { return w.asked.Sub(accepted) > 24*time.Hour }) // whose end was not heard
+	inStreams := map[string]int{}
+	for _, s := range streams {
+		inStreams[s.Name] = int(s.Messages)
+	}
+	if x := w.index; len(streams) > 0 && x.read && (x.results > inStreams[admin.StreamResults] || x.letters > inStreams[admin.StreamDLQ] || x.begun > inStreams[admin.StreamIntake]+inStreams[admin.StreamRelay]) {
+		w.surplus++
+	} else {
+		w.surplus = 0
+	}
 	w.changed()
 }

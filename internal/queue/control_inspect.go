@@ -67,8 +67,9 @@ type ClassStatus struct {
 
 // Depth counts the jobs at a stage.
 type Depth struct {
-	Waiting  int `json:"waiting"`
-	InFlight int `json:"in_flight"` // at a worker, or waiting for another attempt
+	Waiting     int `json:"waiting"`
+	InFlight    int `json:"in_flight"`   // at a worker, or waiting for another attempt
+	Redelivered int `json:"redelivered"` // of those, delivered more than once
 }
 
 // Inspect reads the state of the queue. A stream that is missing is no error. A grader's account has a worker do it.
@@ -164,6 +165,7 @@ func (c *Conn) depth(ctx context.Context, role jobs.Stage, model string, class j
 	for _, info := range infos {
 		d.Waiting += int(info.NumPending)
 		d.InFlight += info.NumAckPending
+		d.Redelivered += info.NumRedelivered
 	}
 	return d, err
 }

@@ -131,6 +131,11 @@ func (c *Conn) deadLetters(ctx context.Context, filter LetterFilter, after uint6
 	}
 }
 
+// OwnLetter returns the dead letter of a job of the client's user, whatever its account.
+func (c *Client) OwnLetter(ctx context.Context, jobID string) (*Letter, error) {
+	return control[*Letter](ctx, c.Conn, verbLetter, c.user, request{Jobs: []string{jobID}})
+}
+
 // DeadLetter returns the dead letter of a job, of the user's own if the account is a grader's.
 func (c *Client) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {
 	return control[*Letter](ctx, c.Conn, verbLetter, c.whose(), request{Jobs: []string{jobID}})
@@ -221,7 +226,16 @@ func readLetter(msg *jetstream.RawStreamMsg) (*Letter, error) {
 // names the old one in replay_of and has no deadline. The dead letter stays. The new id is made from
 // the old one, so that replaying twice is one replay: again says that it was there already.
 func (c *Client) Replay(ctx context.Context, jobID string) (newID string, again bool, err error) {
-	l, err := c.DeadLetter(ctx, jobID)
+	return c.replay(ctx, c.whose(), jobID)
+}
+
+// ReplayOwn is Replay of a job of the client's user, whatever its account: ids are made by clients, so that two users may have the same.
+func (c *Client) ReplayOwn(ctx context.Context, jobID string) (newID string, again bool, err error) {
+	return c.replay(ctx, c.user, jobID)
+}
+
+func (c *Client) replay(ctx context.Context, user, jobID string) (newID string, again bool, err error) {
+	l, err := control[*Letter](ctx, c.Conn, verbLetter, user, request{Jobs: []string{jobID}})
 	if err != nil {
 		return "", false, err
 	}
@@ -265,7 +279,14 @@ func (c *Conn) replayOf(ctx context.Context, r *jobs.Result) (string, error) {
 
 // DropDeadLetter has a worker remove the dead letter of a job for good.
 func (c *Client) DropDeadLetter(ctx context.Context, jobID string) error {
-	_, err := control[struct{}](ctx, c.Conn, verbDrop, c.whose(), request{Jobs: []string{jobID}})
+	return c.drop(ctx, c.whose(), jobID)
+}
+
+// DropOwn is DropDeadLetter of a job of the client's user, whatever its account.
+func (c *Client) DropOwn(ctx context.Context, jobID string) error { return c.drop(ctx, c.user, jobID) }
+
+func (c *Client) drop(ctx context.Context, user, jobID string) error {
+	_, err := control[struct{}](ctx, c.Conn, verbDrop, user, request{Jobs: []string{jobID}})
 	return err
 }
 

@@ -239,6 +239,14 @@ func (c *Conn) result(ctx context.Context, subject string) (*jobs.Result, error)
 	return r, nil
 }
 
+// OwnResult reads the result of a job of the client's user, not of its replay; nil if there is none.
+func (c *Client) OwnResult(ctx context.Context, jobID string) (*jobs.Result, error) {
+	if err := checkToken(jobID); err != nil {
+		return nil, err
+	}
+	return c.stored(ctx, anyBatch, jobID)
+}
+
 // scan reads the messages of a stream that match a filter, in order. A work queue can be read so,
 // too, without disturbing its consumers.
 func (c *Conn) scan(ctx context.Context, stream, filter string) iter.Seq2[*jetstream.RawStreamMsg, error] {

@@ -121,8 +121,8 @@ func TestInspect(t *testing.T) {
 		t.Fatalf("models = %+v", o.Models)
 	}
 	want := []ClassStatus{
-		{jobs.Interactive, Depth{}, Depth{0, 1}},
-		{jobs.Batch, Depth{4, 0}, Depth{3, 0}},
+		{jobs.Interactive, Depth{}, Depth{InFlight: 1}},
+		{jobs.Batch, Depth{Waiting: 4}, Depth{Waiting: 3}},
 	}
 	if got := o.Models[1].Classes; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("work = %+v, want %+v", got, want)

@@ -29,9 +29,19 @@ const loud = (text) => { if (quiet) wrong.push(text) }
 page.on('request', (r) => { if (!r.url().startsWith(url + '/console/')) loud(`it asks for ${r.url()}`) })
 page.on('console', (m) => { if (['error', 'warn'].includes(m.type())) loud(`the browser says ${m.text()}`) })
 page.on('pageerror', (e) => loud(`a script failed: ${e}`))
-page.on('dialog', (d) => { wrong.push(`it opened ${d.message()}`); d.dismiss() })
+let asked // what to answer if a page asks whether to go on
+export const willAccept = () => { asked = true }
+page.on('dialog', (d) => {
+  if (asked) {
+    asked = false
+    return d.accept()
+  }
+  wrong.push(`it opened ${d.message()}`)
+  d.dismiss()
+})
 export const text = (selector) => page.$eval(selector, (e) => e.textContent.trim())
 export const says = (selector, words) => page.waitForFunction((s, w) => document.querySelector(s)?.textContent.includes(w), { timeout: 20_000 }, selector, words)
+  .catch(async () => { throw new Error(`${selector} does not say ${words}, but ${(await text(selector).catch(() => 'is not there')).slice(0, 1500)}`) })
 
 export async function lookAt(name) {
   for (const [screen, size] of Object.entries({ wide: { width: 1440, height: 900 }, tablet: { width: 768, height: 1000 }, phone: { width: 390, height: 844, deviceScaleFactor: 2 } })) {
@@ -50,4 +60,13 @@ export async function lookAt(name) {
     }
   }
   await page.setViewport({ width: 1440, height: 900 })
+}
+
+// signInAs begins a session with a token, in place of the one before.
+export async function signInAs(token) {
+  await browser.deleteCookie(...(await browser.cookies()))
+  await page.goto(url + '/console/sign-in')
+  await page.type('#token', token)
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')])
+  want(page.url().endsWith('/console/'), `with a token it is at ${page.url()}`)
 }

@@ -40,20 +40,8 @@ func TestConsole(t *testing.T) {
 	}
 	for name, withToken := range map[string]bool{"on this machine": false, "with a token": true} {
 		t.Run(name, func(t *testing.T) {
-			log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-			server, err := natsembed.Start(t.Context(), natsembed.Options{Dir: t.TempDir(), LazySync: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { server.Stop() })
-			here := queue.Config{URL: server.URL(), Log: log}
-			paperworker.Start(t, here, here, consoleModel, "<img src=x onerror=alert(1)>", 2, write) // a machine with a name that is markup
-			c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			o := gateway.Options{System: admin.New(c), Version: "test", Log: log}
+			c := pipelineOf(t, write)
+			o := gateway.Options{System: admin.New(c), Version: "test", Log: quietLog(t)}
 			args := []string{}
 			if withToken {
 				o.Tokens = filepath.Join(t.TempDir(), "tokens.json")
@@ -83,6 +71,29 @@ func TestConsole(t *testing.T) {
 			drive(t, "console.mjs", append([]string{url, lever.URL}, args...)...)
 		})
 	}
+}
+
+func quietLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// pipelineOf is a client of a queue with one worker, without an engine, on a machine with a name that is markup.
+func pipelineOf(t *testing.T, run func(context.Context, *protocol.Task) (protocol.Outcome, error)) *client.Client {
+	t.Helper()
+	log := quietLog(t)
+	server, err := natsembed.Start(t.Context(), natsembed.Options{Dir: t.TempDir(), LazySync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	here := queue.Config{URL: server.URL(), Log: log}
+	paperworker.Start(t, here, here, consoleModel, "<img src=x onerror=alert(1)>", 2, run)
+	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "program", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
 }
 
 // door is a gateway that can be stopped and started again.
@@ -128,7 +139,7 @@ func write(_ context.Context, t *protocol.Task) (protocol.Outcome, error) {
 // drive runs a script, whose steps must find nothing wrong.
 func drive(t *testing.T, script string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", append([]string{script}, args...)...)
 	cmd.Env = append(os.Environ(), "TANDEM_BROWSER="+browser(t))

@@ -1,0 +1,301 @@
+package console
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tandem/internal/people"
+	"tandem/internal/units"
+	"tandem/jobs"
+)
+
+const (
+	perPage   = 50
+	maxChoice = 100 // names that a field of the filter suggests
+)
+
+// filter says which jobs to show, or to do something about; what is empty matches all.
+type filter struct {
+	State               state
+	Model, Batch, User  string
+	Method              jobs.Method
+	Error               string // part of an error's code or text, in any case
+	matchUser           bool   // User must be it, even if that is empty
+	lower               string // of Error
+	model, batch, user  word
+	method, stateIsWord word
+}
+
+// methods are what may be filtered by.
+var methods = []jobs.Method{jobs.MethodDisaggregated, jobs.MethodLocal, jobs.MethodFallback}
+
+// filterOf reads the filter of a query.
+func filterOf(q url.Values) (filter, error) {
+	f := filter{
+		State: state(q.Get("state")), Model: strings.TrimSpace(q.Get("model")), Batch: strings.TrimSpace(q.Get("batch")), User: strings.TrimSpace(q.Get("user")),
+		Method: jobs.Method(q.Get("method")), Error: strings.TrimSpace(q.Get("error")),
+	}
+	if f.State != "" && !slices.Contains(states, f.State) {
+		return f, refuse(http.StatusBadRequest, "state is %.40q; want one of %v", f.State, states)
+	}
+	if f.Method != "" && !slices.Contains(methods, f.Method) {
+		return f, refuse(http.StatusBadRequest, "method is %.40q; want one of %v", f.Method, methods)
+	}
+	for name, value := range map[string]string{"model": f.Model, "batch": f.Batch, "user": f.User, "error": f.Error} {
+		if len(value) > jobs.MaxName {
+			return f, refuse(http.StatusBadRequest, "%s is %d bytes long; %d are allowed", name, len(value), jobs.MaxName)
+		}
+	}
+	f.lower, f.model, f.batch, f.user, f.method, f.stateIsWord = strings.ToLower(f.Error), wordOf(f.Model), wordOf(f.Batch), wordOf(f.User), wordOf(string(f.Method)), wordOf(string(f.State))
+	return f, nil
+}
+
+// of narrows a filter to the jobs that a person may touch.
+func (f filter) of(p people.Person) filter {
+	if !p.Role.May(people.Operator) {
+		if f.User != "" && f.User != p.User {
+			f.State = "nobody's"
+		}
+		f.User, f.user, f.matchUser = p.User, wordOf(p.User), true
+	}
+	return f
+}
+
+// Query is the filter as a page's address has it.
+func (f filter) Query() string {
+	q := url.Values{}
+	for name, value := range map[string]string{"state": string(f.State), "model": f.Model, "batch": f.Batch, "user": f.User, "method": string(f.Method), "error": f.Error} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q.Encode()
+}
+
+func (f *filter) matches(j *job) bool {
+	switch f.State {
+	case "":
+	case unfinished:
+		if j.ended() {
+			return false
+		}
+	case anyLetter:
+		if j.letter == 0 {
+			return false
+		}
+	default:
+		if j.state != f.stateIsWord {
+			return false
+		}
+	}
+	if f.Model != "" && j.model != f.model || f.Batch != "" && j.batch != f.batch || (f.User != "" || f.matchUser) && j.user != f.user || f.Method != "" && j.method != f.method {
+		return false
+	}
+	return f.lower == "" || strings.Contains(strings.ToLower(j.code.Value()), f.lower) || strings.Contains(strings.ToLower(j.message.Value()), f.lower)
+}
+
+// jobRow is a job as the list has it.
+type jobRow struct {
+	Path, ID           string
+	Accepted           string
+	Model, Batch, User string
+	State              chip
+	Where, Method      string
+	Seconds            float64
+	Prompt, Generated  int
+	Code, Message      string
+	Letter, Touchable  bool
+}
+
+// jobsPage is the answer to: which jobs, and what about them?
+type jobsPage struct {
+	Filter          filter
+	Words           string // how many match, in one sentence
+	Problem         string
+	Rows            []jobRow
+	Number, Pages   int
+	Newer, Older    string // addresses; empty if there are none
+	States          []stateChoice
+	Models, Methods []string
+	Batches, Users  []string // suggestions
+	Acts            []act    // what can be done about all that match
+}
+
+type stateChoice struct {
+	State state
+	Count string
+}
+
+// act is something that can be done about all jobs that match a filter.
+type act struct{ Verb, Label string }
+
+// jobs draws the page of jobs.
+func (c *Console) jobs(r *http.Request) (any, error) {
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.Atoi(r.URL.Query().Get("page"))
+	if err != nil || number < 1 {
+		number = 1
+	}
+	c.watch.wantJobs(r.Context())
+	return c.watch.jobs(f, number, people.From(r.Context()), time.Now()), nil
+}
+
+// jobs lists the jobs that match a filter, the last accepted first.
+func (w *watch) jobs(f filter, number int, who people.Person, now time.Time) jobsPage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.index
+	x.sort()
+	p := jobsPage{Filter: f, Number: number}
+	counts := map[word]int{}
+	models, batches, users := map[word]bool{}, map[word]bool{}, map[word]bool{}
+	matched, letters, all := 0, 0, 0
+	whatever := f
+	whatever.State = ""
+	mine := filter{}.of(who)
+	var can [len(verbs)]int
+	for _, j := range slices.Backward(x.order) {
+		all++
+		if len(models) < maxChoice {
+			models[j.model] = true
+		}
+		if len(batches) < maxChoice {
+			batches[j.batch] = true
+		}
+		if len(users) < maxChoice {
+			users[j.user] = true
+		}
+		if !whatever.matches(j) {
+			continue
+		}
+		counts[j.state]++
+		if j.letter > 0 {
+			letters++
+		}
+		if f.State != "" && !f.matches(j) {
+			continue
+		}
+		if matched++; matched > (number-1)*perPage && len(p.Rows) < perPage {
+			p.Rows = append(p.Rows, rowOfJob(j, who, now))
+		}
+		if who.Role.May(people.Grader) && mine.matches(j) {
+			for i, v := range verbs {
+				if v.Fits(j) {
+					can[i]++
+				}
+			}
+		}
+	}
+	for _, s := range states {
+		n := counts[wordOf(string(s))]
+		switch s {
+		case unfinished:
+			n = counts[wordOf(string(waiting))] + counts[wordOf(string(running))]
+		case anyLetter:
+			n = letters
+		}
+		p.States = append(p.States, stateChoice{s, units.Count(n)})
+	}
+	p.Words = count(matched, "job", "jobs")
+	if matched < all {
+		p.Words += " of " + units.Count(all)
+	}
+	p.Pages = max(1, (matched+perPage-1)/perPage)
+	at := func(n int) string {
+		if n < 1 || n > p.Pages {
+			return ""
+		}
+		q := f.Query()
+		if n > 1 {
+			q += "&page=" + strconv.Itoa(n)
+		}
+		return home + "/jobs?" + strings.TrimPrefix(q, "&")
+	}
+	p.Newer, p.Older = at(number-1), at(number+1)
+	p.Models, p.Batches, p.Users = wordsOf(models), wordsOf(batches), wordsOf(users)
+	for _, m := range methods {
+		p.Methods = append(p.Methods, string(m))
+	}
+	for i, v := range verbs {
+		if can[i] > 0 {
+			p.Acts = append(p.Acts, act{v.Name, v.Title + " " + count(can[i], "job", "jobs") + " …"})
+		}
+	}
+	switch {
+	case w.unread != "":
+		p.Problem = "What the streams hold cannot be read, so jobs may be missing here: " + w.unread
+	case !x.read:
+		p.Problem = "What the streams hold is being read: " + count(all, "job", "jobs") + " so far."
+	}
+	return p
+}
+
+func wordsOf(m map[word]bool) (list []string) {
+	for w := range maps.Keys(m) {
+		if w.Value() != "" {
+			list = append(list, w.Value())
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// stateChips are those of jobs that have not ended.
+var stateChips = map[state]chip{waiting: {plain, "○", "waiting"}, running: {good, "▶", "running"}}
+
+func chipOf(j *job) chip {
+	if c, there := stateChips[state(j.state.Value())]; there {
+		return c
+	}
+	if c, there := statusChips[jobs.Status(j.state.Value())]; there {
+		return c
+	}
+	return chip{Word: j.state.Value()}
+}
+
+// where says where a job is, or what went wrong with it.
+func (j *job) where() string {
+	stage, worker := j.stage.Value(), j.worker.Value()
+	switch state(j.state.Value()) {
+	case waiting:
+		return "for " + map[bool]string{true: string(jobs.StagePrefill), false: "decode"}[stage == "" || stage == string(jobs.StagePrefill)]
+	case running:
+		machine, _, _ := strings.Cut(worker, "/")
+		return stage + " on " + machine
+	}
+	return ""
+}
+
+func rowOfJob(j *job, who people.Person, now time.Time) jobRow {
+	r := jobRow{
+		Path: pathOf(j.user.Value(), j.id), ID: j.id, Accepted: moment(j.accepted, now), Model: j.model.Value(), Batch: j.batch.Value(), User: j.user.Value(), State: chipOf(j),
+		Where: j.where(), Method: j.method.Value(), Seconds: float64(j.seconds), Prompt: int(j.prompt), Generated: int(j.generated), Code: j.code.Value(), Message: j.message.Value(),
+		Letter: j.letter > 0, Touchable: who.MayTouch(j.user.Value()),
+	}
+	if !j.ended() {
+		r.Seconds = now.Sub(j.accepted).Round(time.Second).Seconds()
+	}
+	return r
+}
+
+// pathOf is the address of a job's page.
+func pathOf(user, id string) string {
+	return home + "/jobs/" + url.PathEscape(jobs.EncodeToken(user)) + "/" + id
+}
+
+// moment is a time of day, with the day if it is another one than today, in UTC.
+func moment(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04:05")
+	}
+	return t.Format("2 Jan 15:04")
+}
