@@ -111,6 +111,10 @@ bench-real-plans: engines ## plans and two whole engines, on two real llama-serv
 bench-gateway: build ## what the gateway adds to an engine, 200 streams, 100,000 requests, and 2,000 requests and a batch of 50,000 lines while it is killed: 10 minutes, on an idle machine
 	go run ./test/gatewaybench
 
+.PHONY: bench-console
+bench-console: build ## the console with 100,000 jobs in the streams and a hundred people who look: 6 minutes, on an idle machine
+	go run ./test/gatewaybench --rounds 0 --streams 0 --requests 0 --killed 0 --lines 0 --jobs 100000
+
 .PHONY: self-match
 self-match: ## compare 500 notebooks that Debian packages ship each with itself, as a student's with the solution (on Debian; NOTEBOOKS="DIR": your own)
 	go run ./test/selfmatch $(or $(NOTEBOOKS),$$(scripts/notebooks.sh))

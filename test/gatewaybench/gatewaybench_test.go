@@ -11,7 +11,7 @@ func TestRun(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tandem/cmd/...").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	o := options{rounds: 10, streams: 50, requests: 200, killed: 300, lines: 1000, bin: bin, work: t.Output()}
+	o := options{rounds: 10, streams: 50, requests: 200, killed: 300, lines: 1000, jobs: 300, bin: bin, work: t.Output()}
 	if err := Run(t.Context(), o, t.Output()); err != nil {
 		t.Error(err)
 	}

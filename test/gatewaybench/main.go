@@ -18,6 +18,7 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 100_000, "requests after which memory is looked at")
 	flag.IntVar(&o.killed, "killed", 2_000, "requests while the gateway and a worker are killed")
 	flag.IntVar(&o.lines, "lines", 50_000, "lines of the batch during which the gateway is killed three times")
+	flag.IntVar(&o.jobs, "jobs", 0, "jobs in the streams that the console looks at; at most 200,000")
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the programs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -30,9 +31,9 @@ func main() {
 
 // options say how much of each; 0 leaves a part out.
 type options struct {
-	rounds, streams, requests, killed, lines int
-	bin                                      string
-	work                                     io.Writer // what the programs log
+	rounds, streams, requests, killed, lines, jobs int
+	bin                                            string
+	work                                           io.Writer // what the programs log
 }
 
 // Run measures, and fails where something is lost, twice or in another order.
@@ -52,6 +53,7 @@ func Run(ctx context.Context, o options, out io.Writer) (err error) {
 		run   func(ctx context.Context, n int, out io.Writer) error
 	}{
 		{"latency", o.rounds, s.latency}, {"streams", o.streams, s.manyStreams}, {"rate and memory", o.requests, s.rate}, {"kills", o.killed, s.kills}, {"batch", o.lines, s.batch},
+		{"console", o.jobs, s.consoles},
 	} {
 		if part.times == 0 {
 			continue
