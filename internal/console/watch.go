@@ -19,6 +19,8 @@ const (
 	pollLimit  = 5 * time.Second // for NATS to say who works
 	goneAfter  = time.Hour       // a worker that went away is forgotten then
 	listenWait = time.Second     // before events are listened for again
+
+	keptUnended = 24 * time.Hour // a request of whose end nobody has heard
 )
 
 // watch is what was seen of jobs since it began, and of workers. It disturbs no queue: events are heard, and who works is asked for only while somebody looks.
@@ -39,6 +41,12 @@ type watch struct {
 	models  []admin.ModelStatus
 	problem string    // why it is not known who works
 	asked   time.Time // when it was
+
+	since   time.Time          // when this began
+	atWork  map[string]*atWork // by user and id: requests that a worker has begun
+	lanes   lanes
+	history history
+	pairs   pairs
 }
 
 // request is one that has ended.
@@ -56,7 +64,7 @@ type worker struct {
 }
 
 func newWatch(system *admin.Client, log *slog.Logger) *watch {
-	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), began: map[string]time.Time{}, workers: map[string]worker{}}
+	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), began: map[string]time.Time{}, workers: map[string]worker{}, since: time.Now(), atWork: map[string]*atWork{}}
 }
 
 // version counts what was seen; next is closed at the next change.
@@ -127,6 +135,7 @@ func (w *watch) event(e *jobs.Event) {
 	case !known && len(w.began) < keptBegun: // of more, only the end is noted
 		w.began[id] = e.At
 	}
+	w.follow(time.Now(), id, e)
 }
 
 // end keeps a request that has ended. The lock must be held.
@@ -199,6 +208,13 @@ func (w *watch) refresh(ctx context.Context) {
 	if w.problem = ""; len(models) > 0 { // without a worker nobody counts
 		w.models = models
 	}
+	waiting, running := 0, 0
+	for _, m := range w.models {
+		for _, c := range m.Classes {
+			waiting, running = waiting+c.Prefill.Waiting+c.Decode.Waiting, running+c.Prefill.InFlight+c.Decode.InFlight
+		}
+	}
+	w.history.load(w.asked, waiting, running)
 	type post struct{ machine, role, model string }
 	held := map[post]bool{}
 	for _, p := range workers {
@@ -214,6 +230,7 @@ func (w *watch) refresh(ctx context.Context) {
 	for _, p := range workers {
 		w.workers[p.Machine+"/"+p.Worker] = worker{p, w.asked, false}
 	}
-	maps.DeleteFunc(w.began, func(_ string, accepted time.Time) bool { return w.asked.Sub(accepted) > 24*time.Hour }) // whose end was not heard
+	maps.DeleteFunc(w.began, func(_ string, accepted time.Time) bool { return w.asked.Sub(accepted) > keptUnended }) // whose end was not heard
+	w.forget(w.asked)
 	w.changed()
 }

@@ -14,7 +14,7 @@ const morph = (now, next) => {
   if (now.nodeName !== next.nodeName || now.nodeType !== Node.ELEMENT_NODE) return now.replaceWith(next)
   for (const { name } of [...now.attributes]) if (!next.hasAttribute(name) && name !== 'open') now.removeAttribute(name) // what is open, whoever looks has opened
   for (const { name, value } of next.attributes) now.setAttribute(name, value)
-  morphChildren(now, next)
+  if (!next.hasAttribute('data-kept')) morphChildren(now, next) // what is in it, a script has drawn
 }
 
 const morphChildren = (now, next) => {
