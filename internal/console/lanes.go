@@ -27,12 +27,12 @@ const laneCell = lanesSpan / laneCells
 type doing int
 
 const (
-	waits doing = iota // for its KV state, to be checked, or to be taken on
-	prefills
+	prefills doing = iota
 	saves
 	moves
 	restores
 	decodes
+	waits // for its KV state, to be checked, or to be taken on
 )
 
 // doings say how each is called and drawn: from the foot of a lane so high.
@@ -41,8 +41,8 @@ var doings = [...]struct {
 	Height int
 	Means  string
 }{
-	waits: {"wait", 2, "holds a slot, and waits"}, prefills: {"prefill", 13, "computes a prompt"}, saves: {"save", 5, "writes a KV state"},
-	moves: {"move", 5, "fetches a KV state"}, restores: {"restore", 5, "reads a KV state"}, decodes: {"decode", 9, "generates text"},
+	prefills: {"prefill", 13, "computes a prompt"}, saves: {"save", 5, "writes a KV state"}, moves: {"move", 5, "fetches a KV state"},
+	restores: {"restore", 5, "reads a KV state"}, decodes: {"decode", 9, "generates text"}, waits: {"wait", 2, "holds a slot, and waits"},
 }
 
 // visit is the time of a request at a worker: what it did from each mark to the next.

@@ -42,11 +42,11 @@ func TestLanes(t *testing.T) {
 	spent := func(machine, id string, slots int) laneRow {
 		return w.lanes.draw(end.Add(laneCell), worker{admin.Presence{Machine: machine, Worker: id, Slots: slots}, end, false}, w.since)
 	}
-	if got, want := strings.Join(spent("spark", "p", 1).Spent, ", "), "–, 6.0 s, 4.0 s, –, –, –"; got != want {
+	if got, want := strings.Join(spent("spark", "p", 1).Spent, ", "), "6.0 s, 4.0 s, –, –, –, –"; got != want {
 		t.Errorf("the prefill machine: %s, want %s", got, want)
 	}
 	mac := spent("mac", "d", 2)
-	if got, want := strings.Join(mac.Spent, ", "), "2.0 s, –, –, 6.0 s, 3.0 s, 20.0 s"; got != want {
+	if got, want := strings.Join(mac.Spent, ", "), "–, –, 6.0 s, 3.0 s, 20.0 s, 2.0 s"; got != want {
 		t.Errorf("the decode machine: %s, want %s", got, want)
 	}
 	if mac.Busy != "15 %" || mac.Requests != 1 || !strings.Contains(mac.Says, "1 request; waited 2.0 s") {

@@ -212,7 +212,7 @@ func (w *watch) machines(now time.Time) *machinesPart {
 		m.Pairs = append(m.Pairs, row)
 		used, failed = used+row.Used, failed+row.Refused
 	}
-	m.Words = fmt.Sprintf("%s on %s, %d of which can move KV states; %s used, %d refused.",
+	m.Words = fmt.Sprintf("%s on %s, of which %d can move KV states: %s used, %d refused.",
 		count(workers, "worker", "workers"), count(len(m.Machines), "machine", "machines"), moving, count(used, "hand-over", "hand-overs"), failed)
 	if failed > 0 {
 		m.Tone = warn
@@ -233,7 +233,7 @@ func machineAddress(http string) string {
 func skew(s float64) string {
 	switch {
 	case s > -0.05 && s < 0.05:
-		return "as the server's"
+		return "agrees with the server's"
 	case s > 0:
 		return units.Seconds(s) + " ahead of the server's"
 	}
@@ -270,7 +270,7 @@ func machineWorkerOf(w worker, now time.Time) machineWorker {
 	p := w.Rates
 	rates.add(p.PrefillTokensPerSecond > 0, "Prefill", "%s tok/s", rate(p.PrefillTokensPerSecond))
 	rates.add(p.DecodeTokensPerSecond > 0, "Decode", "%s tok/s", rate(p.DecodeTokensPerSecond))
-	rates.add(p.JobSeconds > 0, "A request keeps a slot for", "%s", units.Seconds(p.JobSeconds))
+	rates.add(p.JobSeconds > 0, "Slot time a request", "%s", units.Seconds(p.JobSeconds))
 	rates.add(p.StateBytesPerToken > 0, "KV state", "%s a token", units.Bytes(int64(p.StateBytesPerToken)))
 	rates.add(p.SaveBytesPerSecond > 0, "Saves at", "%s", perSecond(p.SaveBytesPerSecond))
 	rates.add(p.RestoreBytesPerSecond > 0, "Reads at", "%s", perSecond(p.RestoreBytesPerSecond))

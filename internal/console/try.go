@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tandem/internal/people"
+	"tandem/internal/protocol"
 	"tandem/jobs"
 )
 
@@ -24,16 +25,26 @@ func (c *Console) try(mux *http.ServeMux) {
 	})
 }
 
-// known are the models that somebody serves, or served.
+// known are the models that somebody serves, or served: first those for which text can be generated now.
 func (w *watch) known() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := map[string]bool{}
+	generated := map[string]bool{}
 	for _, m := range w.models {
-		names[m.Model] = true
+		generated[m.Model] = false
 	}
 	for _, one := range w.workers {
-		names[one.Model] = true
+		generated[one.Model] = generated[one.Model] || !one.gone && one.Live() && one.Role == protocol.RoleDecode
 	}
-	return slices.Sorted(maps.Keys(names))
+	names := slices.Sorted(maps.Keys(generated))
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch {
+		case generated[a] == generated[b]:
+			return 0
+		case generated[a]:
+			return -1
+		}
+		return 1
+	})
+	return names
 }

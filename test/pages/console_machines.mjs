@@ -100,7 +100,7 @@ try {
     await says('#text', 'You said: Say <b>hello</b>')
     await says('#state', 'Done.')
     await says('#metrics', 'disaggregated')
-    for (const words of ['342 MB', '1,500 tok/s', '50 tok/s', '1,000', '400 computed, 600 cached']) want((await text('#metrics')).includes(words), `it does not say ${words}: ${await text('#metrics')}`)
+    for (const words of ['342 MB', '1,500 tok/s', '50 tok/s', '1,000', '400 computed', '600 cached']) want((await text('#metrics')).includes(words), `it does not say ${words}: ${await text('#metrics')}`)
     want((await page.$$('#text b')).length === 0, 'an answer became markup')
     await lookAt('try')
   })

@@ -2,7 +2,7 @@
 /* global uPlot */
 const plots = new Map()
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
+const clock = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
 const height = 140
 
 const read = (element) => {
@@ -26,8 +26,8 @@ const draw = (element) => {
   const font = '12px system-ui, sans-serif'
   const axis = { stroke: soft, font, ticks: { show: false }, grid: { stroke: line, width: 1 } }
   now.plot = new uPlot({
-    width: element.clientWidth, height, legend: { show: false }, cursor: { show: false }, padding: [8, 4, 0, 0],
-    scales: { x: { range: () => now.range }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
+    width: element.clientWidth, height, legend: { show: false }, cursor: { show: false }, padding: [8, 18, 0, 0],
+    scales: { x: { range: () => now.range }, y: { range: (_, least, most) => [0, Math.max(4, most * 1.1)] } },
     axes: [
       { ...axis, grid: { show: false }, size: 24, values: (_, ticks) => ticks.map((t) => clock.format(t * 1000)) },
       { ...axis, size: 44, space: 36, values: (_, ticks) => ticks.map((t) => t.toLocaleString('en')) },

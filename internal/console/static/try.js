@@ -29,12 +29,13 @@ const show = (m) => {
     list.append(group)
   }
   const computed = u.prefill_computed + u.decode_computed
-  figure('Total', seconds(t.total_seconds), `first text after ${seconds(t.time_to_first_token_seconds)}`)
+  figure('Total', seconds(t.total_seconds))
+  figure('First text', seconds(t.time_to_first_token_seconds))
   figure('Waited', seconds(t.queue_prefill_seconds + t.queue_decode_seconds))
   figure('Prefill', seconds(t.prefill_seconds + t.decode_prefill_seconds), rate(t.prefill_tokens_per_second))
-  figure('Hand-over', seconds(t.save_seconds + t.transfer_seconds + t.restore_seconds + t.check_seconds), h?.bytes ? `${bytes(h.bytes)}, ${number(u.handed_over)} tokens` : '')
+  figure('Hand-over', seconds(t.save_seconds + t.transfer_seconds + t.restore_seconds + t.check_seconds), ...(h?.bytes ? [bytes(h.bytes), `${number(u.handed_over)} tokens`] : []))
   figure('Decode', seconds(t.decode_seconds), rate(t.decode_tokens_per_second))
-  figure('Prompt', number(u.prompt_tokens), `tokens: ${number(computed)} computed, ${number(Math.max(0, u.prompt_tokens - computed))} cached`)
+  figure('Prompt', number(u.prompt_tokens), 'tokens', `${number(computed)} computed`, `${number(Math.max(0, u.prompt_tokens - computed))} cached`)
   figure('Generated', number(u.generated_tokens), 'tokens')
   const card = element('div', '', 'card')
   card.append(element('p', `Way: ${m.method}${m.decision ? ' – ' + m.decision : ''}`), list)
