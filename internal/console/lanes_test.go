@@ -163,16 +163,16 @@ func TestPairs(t *testing.T) {
 	story(w, time.Now(), "3", 0.0, happens(jobs.EventPrefillBegun, "spark/p", 0), 0.0, refuses("spark/p", jobs.FailNoState, "nobody takes it"))
 	story(w, time.Now(), "4", 0.0, happens(jobs.EventPrefillBegun, "invented/p", 0), 0.0, refuses("<b>mac</b>/d", jobs.FailDigest, "a lie"))
 	m := w.machines(time.Now())
-	got := ""
+	var got strings.Builder
 	for _, p := range m.Pairs {
-		got += fmt.Sprintf("%s>%s %d used", p.Prefill, p.Decode, p.Used)
+		fmt.Fprintf(&got, "%s>%s %d used", p.Prefill, p.Decode, p.Used)
 		for _, r := range p.Reasons {
-			got += fmt.Sprintf(" %s %d", r.Failure, r.Times)
+			fmt.Fprintf(&got, " %s %d", r.Failure, r.Times)
 		}
-		got += "; "
+		got.WriteString("; ")
 	}
-	if want := "spark>– 0 used no_state 1; spark><b>mac</b> 1 used digest 2; "; got != want {
-		t.Errorf("pairs %s, want %s", got, want)
+	if want := "spark>– 0 used no_state 1; spark><b>mac</b> 1 used digest 2; "; got.String() != want {
+		t.Errorf("pairs %s, want %s", got.String(), want)
 	}
 	html, err := render("machines.html", m)
 	if err != nil || strings.Contains(html, "<b>") || strings.Contains(html, "<script>") || len(html) > 20_000 {

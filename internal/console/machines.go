@@ -212,7 +212,7 @@ func (w *watch) machines(now time.Time) *machinesPart {
 		m.Pairs = append(m.Pairs, row)
 		used, failed = used+row.Used, failed+row.Refused
 	}
-	m.Words = fmt.Sprintf("%s on %s, of which %d can move KV states: %s used, %d refused.",
+	m.Words = fmt.Sprintf("%s on %s, %d of the workers can move KV states: %s used, %d refused.",
 		count(workers, "worker", "workers"), count(len(m.Machines), "machine", "machines"), moving, count(used, "hand-over", "hand-overs"), failed)
 	if failed > 0 {
 		m.Tone = warn
@@ -262,7 +262,7 @@ func machineWorkerOf(w worker, now time.Time) machineWorker {
 	f.add(!w.Started.IsZero(), "Runs for", "%s", long(now.Sub(w.Started)))
 	f.add(w.ContextTokens > 0, "Context", "%s tokens", units.Count(w.ContextTokens))
 	f.add(len(w.Capabilities) > 0, "Can", "%s", strings.Join(w.Capabilities, ", "))
-	f.add(len(w.Handover) > 0, "Hands over", "%s", strings.Trim(fmt.Sprint(w.Handover), "[]"))
+	f.add(len(w.Handover) > 0, "Hands over", "%s", strings.ReplaceAll(strings.Trim(fmt.Sprint(w.Handover), "[]"), " ", ", "))
 	f.add(len(w.Prefixes) > 0, "In its cache", "%s of %s", shared(w.Prefixes), tokens(w.Prefixes))
 	f.add(len(w.Rows) > 0, "KV states kept", "rows of %s of %s", shared(w.Rows), tokens(w.Rows))
 	f.add(len(w.StoppedPairs) > 0, "Takes none from", "%s, until an operator clears it", strings.Join(w.StoppedPairs, ", "))
@@ -286,7 +286,7 @@ func machineWorkerOf(w worker, now time.Time) machineWorker {
 	if fp := w.Fingerprint; fp != nil {
 		prints = facts{
 			{"Build", fp.Build}, {"Model file", short(fp.Model)}, {"State file", fp.Format}, {"Keys, values", fp.CacheK + ", " + fp.CacheV},
-			{"Flash attention", map[bool]string{true: "on", false: "off"}[fp.FlashAttention]}, {"Parts", units.Count(fp.Streams)}, {"Layout", fp.Layout}, {"Positions", fp.Positions},
+			{"Flash attention", map[bool]string{true: "on", false: "off"}[fp.FlashAttention]}, {"Parts", units.Count(fp.Streams)}, {"Layout", shortened(fp.Layout, 24)}, {"Positions", fp.Positions},
 		}
 		prints.add(w.Strict, "Builds", "must have the same name")
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,7 +16,7 @@ func (c *Console) try(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+home+"/try", func(w http.ResponseWriter, r *http.Request) {
 		s := c.shell(r, "Try it")
 		s.Scripts = []string{"try.js"}
-		c.watch.refresh(r.Context())
+		c.watch.refresh(context.WithoutCancel(r.Context())) // others see what comes of it, too
 		page(w, http.StatusOK, "try.html", struct {
 			shell
 			May    bool

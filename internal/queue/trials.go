@@ -48,7 +48,7 @@ func (t TrialLength) SavedSeconds() float64 {
 var ErrNotKept = errors.New("only the operator's key keeps what was measured")
 
 // KeepTrial keeps a trial in the place of the last one of its machines and model. The bucket is made with the first.
-func (c *Client) KeepTrial(ctx context.Context, t Trial) error {
+func (c *Conn) KeepTrial(ctx context.Context, t Trial) error {
 	if c.grader {
 		return ErrNotKept
 	}
@@ -76,7 +76,7 @@ func (c *Client) KeepTrial(ctx context.Context, t Trial) error {
 }
 
 // Trials returns the last trial of each model and pair of machines, newest first; none to a grader's account. What cannot be read is left out.
-func (c *Client) Trials(ctx context.Context) (list []Trial, err error) {
+func (c *Conn) Trials(ctx context.Context) (list []Trial, err error) {
 	if c.grader {
 		return nil, nil
 	}

@@ -30,7 +30,7 @@ const draw = (element) => {
     scales: { x: { range: () => now.range }, y: { range: (_, least, most) => [0, Math.max(4, most * 1.1)] } },
     axes: [
       { ...axis, grid: { show: false }, size: 24, values: (_, ticks) => ticks.map((t) => clock.format(t * 1000)) },
-      { ...axis, size: 44, space: 36, values: (_, ticks) => ticks.map((t) => t.toLocaleString('en')) },
+      { ...axis, size: 40, space: 36, values: (_, ticks) => ticks.map((t) => t.toLocaleString('en')) },
     ],
     series: [{}, ...data.slice(1).map((_, i) => {
       const stroke = colour(`--line-${i}`)
