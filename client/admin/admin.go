@@ -28,6 +28,8 @@ type (
 	Kept         = queue.Kept         // what a stream holds of a job
 	KeptName     = queue.KeptName     // names a job of which a stream holds something
 	Change       = queue.Change       // a stream or consumer that was made or changed
+	Trial        = queue.Trial        // what doctor measured of hand-overs between two machines
+	TrialLength  = queue.TrialLength  // of prompts of one length
 )
 
 // The states of a worker.
@@ -65,6 +67,12 @@ func (c *Client) Inspect(ctx context.Context) (*Overview, error) { return c.q.In
 
 // Workers lists who is present, in the order of role, model and worker.
 func (c *Client) Workers(ctx context.Context) ([]Presence, error) { return c.q.Workers(ctx) }
+
+// Trials returns what doctor --handover measured last, of each model and pair of machines, newest first.
+func (c *Client) Trials(ctx context.Context) ([]Trial, error) { return c.q.Trials(ctx) }
+
+// KeepTrial keeps a trial in the place of the last one of its machines and model. It takes an operator's rights.
+func (c *Client) KeepTrial(ctx context.Context, t Trial) error { return c.q.KeepTrial(ctx, t) }
 
 // DeadLetter returns the dead letter of a job.
 func (c *Client) DeadLetter(ctx context.Context, jobID string) (*Letter, error) {

@@ -210,8 +210,9 @@ func TestRights(t *testing.T) {
 		},
 		{
 			"gateway", func() *nats.Conn { return s.connect(s.folder.Gateway(), access.GatewayInbox) },
-			[]string{"jobs.prefill." + m + ".batch.u.j", "control.cancel.u", "kept.u.job.j", "$KV.gateway_usage.x", "$O.gateway_files.M.x", "$JS.API.STREAM.CREATE.KV_gateway_batches", "$JS.API.CONSUMER.CREATE.OBJ_gateway_files.x"},
+			[]string{"jobs.prefill." + m + ".batch.u.j", "control.cancel.u", "kept.u.job.j", "$KV.gateway_usage.x", "$O.gateway_files.M.x", "$JS.API.STREAM.CREATE.KV_gateway_batches", "$JS.API.CONSUMER.CREATE.OBJ_gateway_files.x", "$JS.API.DIRECT.GET.KV_handover_trials"},
 			[]string{
+				"$KV.handover_trials.m.p.d",
 				"jobs.decode." + m + ".batch.u.j", "results.u.b.j", "tokens.u.b.j", "dlq.prefill." + m + ".u.j", "operator.cancel", "ctl.worker.decode." + key + ".w", "$KV.workers.prefill." + key + ".w", "$KV.handbacks.u.j.decode",
 				"$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.PURGE.INTAKE", "$JS.API.STREAM.DELETE.RESULTS", "$JS.API.STREAM.MSG.GET.CONTROL", "$JS.API.CONSUMER.CREATE.INTAKE.x", "$JS.API.CONSUMER.MSG.NEXT.INTAKE.x", "$SRV.PING", "_INBOX.u.x", "$SYS.REQ.SERVER.PING",
 			},

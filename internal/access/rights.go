@@ -77,6 +77,7 @@ func gateway(nkey string, models []string) user {
 		"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.NAMES.*",
 		"$JS.API.DIRECT.GET.RESULTS.results.*.*.*", "$JS.API.DIRECT.GET.INTAKE", "$JS.API.DIRECT.GET.RELAY", "$JS.API.DIRECT.GET.RESULTS", "$JS.API.DIRECT.GET.DLQ",
 		"$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>",
+		"$JS.API.DIRECT.GET.KV_handover_trials",
 		"$JS.API.STREAM.MSG.GET.INTAKE", "$JS.API.STREAM.MSG.GET.RELAY", "$JS.API.STREAM.MSG.GET.DLQ", "$JS.API.STREAM.MSG.GET.RESULTS",
 		"control.*.*", "kept.*.*.*", "events.*.*.*",
 		"$KV.gateway_usage.>", "$KV.gateway_batches.>", "$O.gateway_files.>",

@@ -346,7 +346,11 @@ func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*G
 		_ = errors.Join(listener.Close(), metrics.stop())
 		return nil, err
 	}
-	pages := console.New(console.Options{System: o.System, Version: o.Version, Log: o.Log})
+	about := console.Options{System: o.System, Version: o.Version, Log: o.Log}
+	if o.Tokens != "" {
+		about.UsedBy = usedBy(o.System)
+	}
+	pages := console.New(about)
 	o.Console = pages
 	handler, err := gateway.New(ctx, o)
 	if err != nil {
@@ -366,6 +370,21 @@ func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*G
 		}
 	}()
 	return g, nil
+}
+
+// usedBy has the console read what the gateways of a queue count.
+func usedBy(system *admin.Client) func(context.Context, string) ([]console.Usage, error) {
+	return func(ctx context.Context, from string) (list []console.Usage, err error) {
+		kv, err := gateway.OpenUsage(ctx, system.JetStream())
+		if err != nil {
+			return nil, err
+		}
+		used, err := gateway.ListUsage(ctx, kv, from, "")
+		for _, u := range used {
+			list = append(list, console.Usage(u))
+		}
+		return list, err
+	}
 }
 
 // URL is where it answers.

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,12 +28,16 @@ type Options struct {
 	System  *admin.Client // hears what happens to jobs of all users, and knows the workers
 	Version string        // of the program
 	Log     *slog.Logger
+
+	UsedBy func(ctx context.Context, from string) ([]Usage, error) // what each token used on each day from one on; nil if none is needed
 }
 
 // Console is an [http.Handler] for the paths below /console/. Who may see it, is the caller's to say.
 type Console struct {
 	http.Handler
 	version string
+	system  *admin.Client
+	usedBy  func(ctx context.Context, from string) ([]Usage, error)
 	watch   *watch
 	open    context.Context // ends with the console
 	stop    func()
@@ -43,14 +49,14 @@ type Console struct {
 // New returns a console. Close must be called.
 func New(o Options) *Console {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Console{version: o.Version, open: ctx, watch: newWatch(o.System, o.Log), details: details{m: map[jobKey]*detail{}}}
+	c := &Console{version: o.Version, system: o.System, usedBy: o.UsedBy, open: ctx, watch: newWatch(o.System, o.Log), details: details{m: map[jobKey]*detail{}}}
 	var running sync.WaitGroup
 	running.Go(func() { c.watch.listen(ctx) })
 	running.Go(func() { c.watch.poll(ctx) })
-	running.Go(func() { c.watch.follow(ctx) })
+	running.Go(func() { c.watch.tail(ctx) })
 	c.stop = func() { stop(); running.Wait(); c.tasks.running.Wait() }
 	mux := http.NewServeMux()
-	c.view(mux, "/{$}", view{title: "Overview", part: "overview.html", same: true, draw: func(*http.Request) (any, error) { return c.watch.overview(time.Now()), nil }})
+	c.view(mux, "/{$}", view{title: "Overview", part: "overview.html", same: true, scripts: []string{plotScript, "charts.js"}, draw: func(*http.Request) (any, error) { return c.watch.overview(time.Now()), nil }})
 	c.view(mux, "/jobs", view{title: "Jobs", part: "jobs.html", draw: c.jobs})
 	c.view(mux, "/jobs/{user}/{id}", view{title: "Job", part: "job.html", draw: c.job})
 	c.view(mux, "/queues", view{title: "Queues", part: "queues.html", same: true, draw: c.queues})
@@ -58,6 +64,9 @@ func New(o Options) *Console {
 	mux.HandleFunc("GET /console/jobs/confirm", c.may(people.Grader, c.confirm))
 	mux.HandleFunc("POST /console/jobs/act", c.may(people.Grader, c.act))
 	mux.HandleFunc("POST /console/tasks/{number}/stop", c.may(people.Grader, c.stopTask))
+	c.machines(mux)
+	c.usage(mux)
+	c.try(mux)
 	mux.HandleFunc("GET /console/sign-in", c.signIn)
 	mux.HandleFunc("GET /console/static/{file...}", static)
 	c.Handler = guard(mux)
@@ -79,6 +88,9 @@ func guard(h http.Handler) http.Handler {
 	})
 }
 
+// What draws charts: uPlot. In vendor lies what is others', as npm has it, with the version in its name.
+const vendor, plotScript, plotStyle = "vendor/", vendor + "uplot-1.6.32.min.js", vendor + "uplot-1.6.32.min.css"
+
 //go:embed page
 var pageFiles embed.FS
 
@@ -87,6 +99,7 @@ var staticFiles embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"count": count, "counted": units.Count[int], "seconds": seconds, "rate": rate, "ago": ago, "brief": brief, "kindOf": kindOf,
+	"number": units.Count[int64], "size": units.Bytes[int64], "speed": speed, "signed": signed,
 }).ParseFS(pageFiles, "page/*"))
 
 // render makes a page, or a part of one. Whatever text came into it, it holds no character that acts: html/template knows markup, not control characters.
@@ -115,9 +128,13 @@ func static(w http.ResponseWriter, r *http.Request) {
 	file := r.PathValue("file")
 	if file == "style.css" {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		own, _ := fs.ReadFile(staticFiles, "static/style.css") // it is part of the program
-		_, _ = w.Write(append([]byte(look.CSS), own...))
+		plot, _ := fs.ReadFile(staticFiles, "static/"+plotStyle) // they are part of the program
+		own, _ := fs.ReadFile(staticFiles, "static/style.css")
+		_, _ = w.Write(slices.Concat([]byte(look.CSS), plot, own))
 		return
+	}
+	if strings.HasPrefix(file, vendor) { // another version has another name
+		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
 	}
 	http.ServeFileFS(w, r, staticFiles, "static/"+file)
 }

@@ -232,7 +232,7 @@ func (x *index) kept(stream string, k *admin.Kept) {
 		j.result, j.method, j.seconds = k.Sequence, wordOf(string(k.Method)), float32(k.Seconds)
 		j.prompt, j.generated = int32(k.Usage.PromptTokens), int32(k.Usage.GeneratedTokens)
 		j.worker = wordOf(cmp.Or(k.Workers.Decode, k.Workers.Prefill))
-		j.code, j.message = wordOf(string(k.Error.Code)), wordOf(short(k.Error.Message))
+		j.code, j.message = wordOf(string(k.Error.Code)), wordOf(cut(k.Error.Message))
 	case admin.StreamDLQ:
 		if !j.ended() {
 			x.end(j, jobs.Failed)
@@ -240,11 +240,11 @@ func (x *index) kept(stream string, k *admin.Kept) {
 		if j.letter == 0 {
 			x.letters++
 		}
-		j.letter, j.stage, j.code, j.message = k.Sequence, wordOf(string(k.Stage)), wordOf(string(k.Error.Code)), wordOf(short(k.Error.Message))
+		j.letter, j.stage, j.code, j.message = k.Sequence, wordOf(string(k.Stage)), wordOf(string(k.Error.Code)), wordOf(cut(k.Error.Message))
 	}
 }
 
-func short(message string) string {
+func cut(message string) string {
 	if len(message) > maxMessage {
 		return strings.ToValidUTF8(message[:maxMessage], "") + " …"
 	}
@@ -292,8 +292,8 @@ func (w *watch) readOn(ctx context.Context) error {
 	return nil
 }
 
-// follow reads what the streams hold while somebody looks at jobs, until ctx ends.
-func (w *watch) follow(ctx context.Context) {
+// tail reads what the streams hold while somebody looks at jobs, until ctx ends.
+func (w *watch) tail(ctx context.Context) {
 	for {
 		var again <-chan time.Time
 		w.mu.Lock()

@@ -121,7 +121,7 @@ type jobPage struct {
 	Words     string
 	Facts     []fact
 	Phases    []phase
-	Steps     []step
+	Steps     []happening
 	Warnings  []string
 	Decision  string
 	Text      string // empty if it may not be seen, or is not there
@@ -143,8 +143,8 @@ type phase struct {
 	X, W    float64 // of the whole, in thousandths
 }
 
-// step is a moment of a job.
-type step struct{ At, After, What, Where, Note string }
+// happening is a moment of a job.
+type happening struct{ At, After, What, Where, Note string }
 
 // job draws the page of a job.
 func (c *Console) job(r *http.Request) (any, error) {
@@ -234,7 +234,7 @@ func (p *jobPage) describe(j *job, d *detail, touch bool, now time.Time) {
 		first = moments[0].At
 	}
 	for _, m := range moments {
-		p.Steps = append(p.Steps, step{m.At.UTC().Format("15:04:05.000"), after(m.At.Sub(first)), strings.ReplaceAll(string(m.Type), "_", " "), m.Worker, noteOf(&m)})
+		p.Steps = append(p.Steps, happening{m.At.UTC().Format("15:04:05.000"), after(m.At.Sub(first)), strings.ReplaceAll(string(m.Type), "_", " "), m.Worker, noteOf(&m)})
 	}
 	if l := d.letter; l != nil {
 		p.Facts = append(p.Facts, fact{"Dead letter", fmt.Sprintf("given up at %s", l.Stage), fmt.Sprintf("%s by %s, after %s", l.FailedAt.UTC().Format("2 Jan 15:04:05"), l.Worker, count(l.Attempts, "attempt", "attempts"))})
@@ -377,6 +377,10 @@ func kindOf(phase string) string {
 		return "decode"
 	case "Wait for prefill", "Wait for decode":
 		return "wait"
+	case "Save":
+		return "save"
+	case "Restore", "Check":
+		return "restore"
 	}
 	return "move"
 }

@@ -30,6 +30,8 @@ type overview struct {
 	Whole  whole
 	Rows   []workerRow
 	Last   []lastRow
+	Charts charts
+	Lanes  lanesPart
 }
 
 // modelCard has means over the last requests of a model.
@@ -84,11 +86,14 @@ func (w *watch) overview(now time.Time) overview {
 		waiting, running = waiting+m.Waiting, running+m.Running
 	}
 	o.Whole = w.whole(waiting + running)
+	o.Lanes = lanesPart{For: units.Roughly(lanesSpan), Width: laneCells, Doings: doings[:]}
 	for _, one := range slices.SortedFunc(maps.Values(w.workers), func(a, b worker) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(b.Role, a.Role), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Worker, b.Worker)) // prefill comes first
 	}) {
 		o.Rows = append(o.Rows, rowOf(one))
+		o.Lanes.Rows = append(o.Lanes.Rows, w.lanes.draw(now, one, w.since))
 	}
+	o.Charts = w.history.draw(now)
 	for _, r := range slices.Backward(w.ended[max(0, len(w.ended)-lastShown):]) {
 		o.Last = append(o.Last, lastRow{r.Number, r.Model, r.Timings.TotalSeconds, statusChips[r.Status], r.Method, rates(r)})
 	}
@@ -283,4 +288,19 @@ func ago(t time.Time) string {
 	default:
 		return fmt.Sprintf("%d min ago", int(d.Minutes()))
 	}
+}
+
+func speed(bytesPerSecond float64) string {
+	if bytesPerSecond <= 0 {
+		return none
+	}
+	return units.Bytes(int64(bytesPerSecond)) + "/s"
+}
+
+// signed is a difference in seconds, which may be below 0.
+func signed(s float64) string {
+	if s < 0 {
+		return "−" + units.Seconds(-s)
+	}
+	return units.Seconds(s)
 }

@@ -29,10 +29,14 @@ type view struct {
 	part  string // the template
 	same  bool   // for all who look; else it depends on who does
 	draw  func(r *http.Request) (any, error)
+
+	scripts []string // beside console.js, which each page has
 }
 
 // sections are the pages that each page leads to.
-var sections = []struct{ Path, Name string }{{home + "/", "Overview"}, {home + "/jobs", "Jobs"}, {home + "/queues", "Queues"}}
+var sections = []struct{ Path, Name string }{
+	{home + "/", "Overview"}, {home + "/jobs", "Jobs"}, {home + "/queues", "Queues"}, {home + "/machines", "Machines"}, {home + "/usage", "Usage"}, {home + "/try", "Try it"},
+}
 
 // shell is around each page.
 type shell struct {
@@ -41,6 +45,7 @@ type shell struct {
 	Part           template.HTML // of the page, which render made
 	Sections       any
 	Here           string // the section
+	Scripts        []string
 	Person         people.Person
 }
 
@@ -68,6 +73,7 @@ func (c *Console) view(mux *http.ServeMux, path string, v view) {
 			return
 		}
 		s := c.shell(r, v.title)
+		s.Scripts = v.scripts
 		s.Live, s.Part = livePath+strings.TrimPrefix(r.URL.RequestURI(), home), template.HTML(part.html)
 		page(w, http.StatusOK, "page.html", s)
 	})

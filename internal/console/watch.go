@@ -17,6 +17,8 @@ const (
 	pollLimit  = 5 * time.Second // for NATS to say who works
 	goneAfter  = time.Hour       // a worker that went away is forgotten then
 	listenWait = time.Second     // before events are listened for again
+
+	keptUnended = 24 * time.Hour // a request of whose end nobody has heard
 )
 
 // watch is what was seen of jobs since it began, and of workers. It disturbs no queue: events are heard, and who works is asked for only while somebody looks.
@@ -43,6 +45,12 @@ type watch struct {
 	streams    []admin.StreamStatus
 	problem    string    // why it is not known who works
 	asked      time.Time // when it was
+
+	since   time.Time          // when this began
+	atWork  map[string]*atWork // by user and id: requests that a worker has begun
+	lanes   lanes
+	history history
+	pairs   pairs
 }
 
 // request is one that has ended.
@@ -60,7 +68,10 @@ type worker struct {
 }
 
 func newWatch(system *admin.Client, log *slog.Logger) *watch {
-	return &watch{system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), want: make(chan struct{}, 1), index: newIndex(), workers: map[string]worker{}}
+	return &watch{
+		system: system, log: log, stirred: make(chan struct{}), wake: make(chan struct{}, 1), want: make(chan struct{}, 1), index: newIndex(), workers: map[string]worker{},
+		since: time.Now(), atWork: map[string]*atWork{},
+	}
 }
 
 // version counts what was seen; next is closed at the next change.
@@ -126,6 +137,7 @@ func (w *watch) event(e *jobs.Event) {
 	if e.Type == jobs.EventEnded {
 		w.end(e, accepted)
 	}
+	w.follow(time.Now(), e.User+" "+e.JobID, e)
 	w.changed()
 }
 
@@ -201,6 +213,13 @@ func (w *watch) refresh(ctx context.Context) {
 	if w.problem = ""; len(models) > 0 { // without a worker nobody counts
 		w.models, w.streams = models, streams
 	}
+	waiting, running := 0, 0
+	for _, m := range w.models {
+		for _, c := range m.Classes {
+			waiting, running = waiting+c.Prefill.Waiting+c.Decode.Waiting, running+c.Prefill.InFlight+c.Decode.InFlight
+		}
+	}
+	w.history.load(w.asked, waiting, running)
 	type post struct{ machine, role, model string }
 	held := map[post]bool{}
 	for _, p := range workers {
@@ -225,5 +244,6 @@ func (w *watch) refresh(ctx context.Context) {
 	} else {
 		w.surplus = 0
 	}
+	w.forget(w.asked)
 	w.changed()
 }

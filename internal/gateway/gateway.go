@@ -95,6 +95,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	if o.Console != nil {
 		mux.Handle(consolePath, o.Console)
 		mux.HandleFunc("POST "+signInPath, g.signIn)
+		g.handle(mux, "POST "+askPath, ollamaError, g.ask)
 	}
 	b, err := openBatches(ctx, g)
 	if err != nil {
@@ -139,16 +140,33 @@ func (g *gateway) enter(r *http.Request) (c caller, leave func(), err error) {
 		return caller{token: &Token{Name: "none"}, system: g.System}, func() {}, nil
 	}
 	secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if c.token, leave, err = g.tokens.enter(secret); err != nil {
-		return c, nil, err
+	token, leave, err := g.tokens.enter(secret)
+	return g.within(r.Context(), token, leave, err)
+}
+
+// within lets in whose token was let in, unless it has used what it may today.
+func (g *gateway) within(ctx context.Context, token *Token, left func(), refused error) (c caller, leave func(), err error) {
+	if refused != nil {
+		return c, nil, refused
 	}
-	if most := c.token.PerDay; most > 0 && g.account.today(r.Context(), c.token.Name) >= most {
-		leave()
+	c.token = token
+	if most := c.token.PerDay; most > 0 && g.account.today(ctx, c.token.Name) >= most {
+		left()
 		now := g.now().UTC()
 		return c, nil, tooMany("tokens_per_day", now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), "token %s has used its %d tokens of today; it has as many again at midnight UTC", c.token.Name, most)
 	}
 	c.system = g.client(c.token.User)
-	return c, leave, nil
+	return c, left, nil
+}
+
+// place is that of a request among those that are answered. It must be left at its end.
+func (g *gateway) place() (leave func(), err error) {
+	select {
+	case g.streams <- struct{}{}:
+		return func() { <-g.streams }, nil
+	default:
+		return nil, tooMany("streams", 10*time.Second, "%d requests are being answered already; try again later", maxStreams)
+	}
 }
 
 // client is the client of a user.
@@ -215,13 +233,12 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 	if who.token != nil {
 		token = who.token.Name
 	}
-	select {
-	case g.streams <- struct{}{}:
-		defer func() { <-g.streams }()
-	default:
-		writeError(w, as, tooMany("streams", 10*time.Second, "%d requests are being answered already; try again later", maxStreams))
+	left, err := g.place()
+	if err != nil {
+		writeError(w, as, err)
 		return token
 	}
+	defer left()
 	if _, pattern := mux.Handler(r); pattern == "" {
 		writeError(w, as, refuse(http.StatusNotFound, "path", "there is no %s %.100q here; docs/GATEWAY.md lists what there is", r.Method, r.URL.Path))
 		return token

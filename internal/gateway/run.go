@@ -259,10 +259,12 @@ type metrics struct {
 	Usage    jobs.Usage   `json:"usage"`
 	Timings  jobs.Timings `json:"timings"`
 	Servers  jobs.Servers `json:"servers"`
+
+	Handover *jobs.HandoverReport `json:"handover,omitempty"`
 }
 
 func metricsOf(r *jobs.Result) *metrics {
-	return &metrics{r.JobID, r.Method, r.Warnings, r.Decision, r.Usage, r.Timings, r.Servers}
+	return &metrics{r.JobID, r.Method, r.Warnings, r.Decision, r.Usage, r.Timings, r.Servers, r.Handover}
 }
 
 // cachedTokens is how many tokens of a prompt no machine had to compute.

@@ -274,6 +274,23 @@ func (t *tokens) enter(secret string) (token *Token, leave func(), err error) {
 	if h == nil {
 		return nil, nil, refuse(http.StatusUnauthorized, "Authorization", "this gateway asks for a token that it knows, as Authorization: Bearer %s…; who runs it makes one with gateway token add", tokenPrefix)
 	}
+	return t.admit(h)
+}
+
+// enterNamed is enter of who has signed in with the token of a name.
+func (t *tokens) enterNamed(name string) (token *Token, leave func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current()
+	i := slices.IndexFunc(t.list, func(h *holder) bool { return h.Name == name })
+	if i < 0 {
+		return nil, nil, refuse(http.StatusUnauthorized, "Authorization", "token %.80s was revoked", name)
+	}
+	return t.admit(t.list[i])
+}
+
+// admit lets in the holder of a token, if there is room for another request. The lock must be held.
+func (t *tokens) admit(h *holder) (token *Token, leave func(), err error) {
 	if limit := cmp.Or(h.Concurrent, defaultConcurrent); h.open >= limit {
 		return nil, nil, tooMany("concurrent", time.Second, "token %s has %d requests under way, and may have no more; wait for one, or send a batch", h.Name, limit)
 	}

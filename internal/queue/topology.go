@@ -26,6 +26,8 @@ const (
 
 	BucketWorkers   = "workers"   // who is present: <role>.<model>.<worker>
 	BucketHandbacks = "handbacks" // by job id: deliveries handed back uncounted
+
+	BucketTrials = "handover_trials" // what doctor measured: <model>.<prefill machine>.<decode machine>
 )
 
 // The limits of the streams, so that none takes the room of another. NATS reserves these bytes of its disk, 6 GiB in all. Each is a
@@ -45,6 +47,8 @@ const (
 	keepLetters    = 30 * 24 * time.Hour
 	keepControl    = 7 * 24 * time.Hour
 	keepHandbacks  = 7 * 24 * time.Hour
+	trialsBytes    = 8 << 20
+	keepTrials     = 400 * 24 * time.Hour
 )
 
 // streams is the one table of what must exist on the server. A bucket is a stream, too.
@@ -89,6 +93,11 @@ func streams(t Timing) []jetstream.StreamConfig {
 		}
 	}
 	return all
+}
+
+// trialsBucket is made by the first doctor that measures hand-overs: no job needs it.
+func trialsBucket() jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{Bucket: BucketTrials, Description: "What submitter doctor --handover measured last", TTL: keepTrials, MaxBytes: trialsBytes, Storage: jetstream.FileStorage}
 }
 
 // consumer is the one description of the durable that all workers of a role, model and class token share.

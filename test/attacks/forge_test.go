@@ -259,6 +259,11 @@ var forging = []attack{
 		a.put(subject, []byte(`{"hand_backs":1000}`))
 		return func() bool { return a.has("KV_handbacks", subject) }
 	}, want(denied, shared, shared, denied), false},
+	{"what doctor measured of a hand-over: $KV.handover_trials", func(a *attacker) func() bool {
+		subject := "$KV.handover_trials.m.prefill." + jobs.NewID()
+		a.put(subject, encode(queue.Trial{Model: "m", Prefill: "prefill", Decode: a.mark}))
+		return func() bool { return a.has("KV_handover_trials", subject) }
+	}, want(denied, denied, denied, denied), false},
 	{"the acknowledgement of what another worker runs: $JS.ACK", func(a *attacker) func() bool {
 		subject := protocol.SubjectOf(a.running, jobs.StagePrefill)
 		seq := a.get(queue.StreamIntake, subject).Sequence

@@ -164,6 +164,10 @@ var reading = []attack{
 		a.api("DIRECT.GET.KV_workers", `{"seq":1,"next_by_subj":"$KV.workers.>"}`)
 		return a.learntOf(`"machine"`)
 	}, want(denied, serves, serves, asks), false},
+	{"read what doctor measured of hand-overs: the bucket", func(a *attacker) func() bool {
+		a.api("DIRECT.GET.KV_handover_trials", `{"seq":1,"next_by_subj":"$KV.handover_trials.>"}`)
+		return a.learntOf(`"lengths"`)
+	}, want(denied, denied, denied, asks), false},
 	{"read the names of streams", func(a *attacker) func() bool {
 		a.api("STREAM.NAMES", "")
 		a.api("STREAM.LIST", "")

@@ -78,6 +78,9 @@ func newSite(t *testing.T, keys bool) *site {
 	if _, err := s.queue.Init(t.Context(), []string{model, other}, 1, false); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.queue.KeepTrial(t.Context(), queue.Trial{Model: model, Prefill: "prefill", Decode: "decode"}); err != nil {
+		t.Fatal(err)
+	}
 	s.root = s.mustConnect(s.key(s.folder.Operator()), "operator")
 	var err error
 	if s.js, err = jetstream.New(s.root); err != nil {

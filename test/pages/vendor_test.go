@@ -13,7 +13,10 @@ import (
 func TestVendored(t *testing.T) {
 	npm.Install(t)
 	const folder = "../../internal/console/static/vendor"
-	of := map[string]string{"htmx-4.0.1.min.js": "htmx.org/dist/htmx.min.js"}
+	of := map[string]string{
+		"htmx-4.0.1.min.js": "htmx.org/dist/htmx.min.js", "htmx-4.0.1.LICENSE": "htmx.org/LICENSE",
+		"uplot-1.6.32.min.js": "uplot/dist/uPlot.iife.min.js", "uplot-1.6.32.min.css": "uplot/dist/uPlot.min.css", "uplot-1.6.32.LICENSE": "uplot/LICENSE",
+	}
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)

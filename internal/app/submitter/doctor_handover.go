@@ -3,13 +3,16 @@ package submitter
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"tandem/client/admin"
 	"tandem/internal/engine"
+	"tandem/internal/queue"
 	"tandem/internal/units"
 	"tandem/jobs"
 )
@@ -55,7 +58,7 @@ func (c *doctorCmd) acceptance(ctx context.Context, e *examination, model string
 	if o, err := e.session.client.Inspect(ctx); err == nil { // again, since engines may have been checked meanwhile
 		e.predictions(model, o)
 	}
-	e.recommend(check, trials)
+	e.recommend(ctx, check, trials)
 }
 
 // predictions prints how far apart the predictions of each pair of machines were that serve a model, after the prompts of the check. What is too far
@@ -179,27 +182,45 @@ func (e *examination) judge(check string, t trial) {
 	}
 }
 
-// recommend prints what each length took on either way, and says which plan pays.
-func (e *examination) recommend(check string, trials []trial) {
+// recommend prints what each length took on either way, keeps it for the console, and says which plan pays.
+func (e *examination) recommend(ctx context.Context, check string, trials []trial) {
 	var paying []int
+	kept := map[[2]string]*admin.Trial{} // by machines
 	table := [][]string{{"tokens", "re-prefill", "prefill", "save", "move", "read", "check", "hand-over", "saved", "apart"}}
 	for _, t := range trials {
 		h, s := t.moved.Handover, t.moved.Timings
 		if h == nil || h.Failure != "" || t.sampled.Handover == nil || t.sampled.Handover.Sampled == nil {
 			continue // which was said
 		}
-		whole := t.whole.Timings.PrefillSeconds
-		sum := s.PrefillSeconds + s.SaveSeconds + s.TransferSeconds + s.RestoreSeconds + s.CheckSeconds
-		if whole-sum > max(0.15, whole/10) {
+		l := admin.TrialLength{
+			Tokens: t.tokens, WholeSeconds: t.whole.Timings.PrefillSeconds, PrefillSeconds: s.PrefillSeconds, SaveSeconds: s.SaveSeconds, MoveSeconds: s.TransferSeconds,
+			RestoreSeconds: s.RestoreSeconds, CheckSeconds: s.CheckSeconds, Bytes: h.Bytes, BytesPerSecond: h.BytesPerSecond, Divergence: *t.sampled.Handover.Sampled,
+			SameText: t.moved.Text == t.whole.Text,
+		}
+		whole, saved := l.WholeSeconds, l.SavedSeconds()
+		if saved > max(0.15, whole/10) {
 			paying = append(paying, t.tokens)
 		}
 		table = append(table, []string{fmt.Sprint(t.tokens), milli(whole), milli(s.PrefillSeconds), milli(s.SaveSeconds), milli(s.TransferSeconds),
-			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(sum), milli(whole - sum), fmt.Sprintf("%.4f", *t.sampled.Handover.Sampled)})
+			milli(s.RestoreSeconds), milli(s.CheckSeconds), milli(whole - saved), milli(saved), fmt.Sprintf("%.4f", l.Divergence)})
+		pair := [2]string{path.Dir(t.moved.Servers.Prefill), path.Dir(t.moved.Servers.Decode)}
+		if kept[pair] == nil {
+			kept[pair] = &admin.Trial{At: time.Now().UTC(), Model: t.moved.Model, Prefill: pair[0], Decode: pair[1]}
+		}
+		kept[pair].Lengths = append(kept[pair].Lengths, l)
 	}
 	if len(table) == 1 {
 		return
 	}
 	e.print(table, tabwriter.AlignRight)
+	for _, t := range kept {
+		switch err := e.session.client.KeepTrial(ctx, *t); {
+		case errors.Is(err, queue.ErrNotKept):
+			e.ok(check, "the console will not show this: %v", err)
+		case err != nil:
+			e.add(levelWarning, check, err.Error(), "the console goes on to show what was measured before")
+		}
+	}
 	switch {
 	case len(paying) == 0:
 		e.ok(check, "works, and the decode machine computes prompts of these lengths as fast by itself: use --plan auto, which hands over where it pays, or --plan local")

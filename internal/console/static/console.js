@@ -31,4 +31,5 @@ if (main.dataset.live) {
   connect()
   new MutationObserver(connect).observe(main, { attributeFilter: ['data-live'] }) // another filter has another address
 }
+htmx.config.morphSkipChildren = '[data-kept]' // what is in it, a script has drawn
 htmx.registerExtension('open', { htmx_before_morph_attr: (elt, { attrName }) => attrName !== 'open' }) // what is open, whoever looks has opened
