@@ -82,7 +82,8 @@ func (c *complaints) Handle(err error) {
 	defer c.mu.Unlock()
 	if now := time.Now(); c.last.IsZero() || now.Sub(c.last) >= complainEach {
 		c.last = now
-		text := protocol.RedactText(err.Error())
+		text := err.Error() // with all that a collector answered
+		text = protocol.RedactText(text[:min(len(text), 10*complaint)])
 		c.log.Warn("traces are not exported", "error", text[:min(len(text), complaint)])
 	}
 }
