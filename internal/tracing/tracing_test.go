@@ -40,17 +40,18 @@ func record(t *testing.T) *tracetest.InMemoryExporter {
 // shown are the spans as they ended: the name, the code of a failed one, how long it took if that is more than 100 ms, and its events.
 func shown(to *tracetest.InMemoryExporter) (list []string) {
 	for _, s := range to.GetSpans() {
-		line := s.Name
+		var line strings.Builder
+		line.WriteString(s.Name)
 		if s.Status.Code == codes.Error {
-			line += " failed: " + s.Status.Description
+			line.WriteString(" failed: " + s.Status.Description)
 		}
 		if took := s.EndTime.Sub(s.StartTime); took > 100*time.Millisecond {
-			line += " " + took.Round(100*time.Millisecond).String()
+			line.WriteString(" " + took.Round(100*time.Millisecond).String())
 		}
 		for _, e := range s.Events {
-			line += " [" + e.Name + "]"
+			line.WriteString(" [" + e.Name + "]")
 		}
-		list = append(list, line)
+		list = append(list, line.String())
 	}
 	return list
 }

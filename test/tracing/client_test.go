@@ -92,14 +92,14 @@ unknown CLIENT my own
 		if got := tree(spans); got != strings.TrimPrefix(tt.want, "\n") {
 			t.Errorf("the trace is\n%swant%s", got, tt.want)
 		}
-		attempts := ""
+		var attempts strings.Builder
 		for _, s := range spans {
 			if strings.HasPrefix(s.Name, "process") {
-				attempts += s.attribute("tandem.attempt") + s.attribute("error.type") + " "
+				attempts.WriteString(s.attribute("tandem.attempt") + s.attribute("error.type") + " ")
 			}
 		}
-		if want := map[int]string{8: "1engine_failed 2 ", 7: "1engine_refused "}[tt.spans]; attempts != want {
-			t.Errorf("attempts %q, want %q", attempts, want)
+		if want := map[int]string{8: "1engine_failed 2 ", 7: "1engine_refused "}[tt.spans]; attempts.String() != want {
+			t.Errorf("attempts %q, want %q", attempts.String(), want)
 		}
 	}
 	c.holdsNone(t, secret, user)
