@@ -54,6 +54,9 @@ func start(ctx context.Context, name string, kind trace.SpanKind, at time.Time) 
 func (s Span) End(err error) { s.endAt(time.Time{}, err) }
 
 func (s Span) endAt(at time.Time, err error) {
+	if !s.IsRecording() {
+		return
+	}
 	if err != nil {
 		s.fail(codeOf(err))
 	}
