@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -78,14 +79,14 @@ func (d *Delivery) Event(e *jobs.Event) {
 	defer d.mu.Unlock()
 	switch e.Type {
 	case jobs.EventPrefillBegun:
-		d.begin("prefill", trace.SpanKindClient)
+		d.begin("prefill")
 	case jobs.EventPrefillDone: // the engine may have saved the state as well, which the next event tells
 		if d.step.Span != nil {
 			d.done = now
 			d.step.SetAttributes(semconv.GenAIRequestModel(d.job.Model), keyTokens.Int(e.Tokens), keyCached.Int(e.CachedTokens))
 		}
 	case jobs.EventSaved:
-		saved := d.done
+		saved := cmp.Or(d.done, now)
 		d.done = saved.Add(-took)
 		d.end("")
 		d.past("save", saved, took, keyBytes.Int64(e.Bytes))
@@ -98,7 +99,7 @@ func (d *Delivery) Event(e *jobs.Event) {
 		d.past("restore", now, took, keyBytes.Int64(e.Bytes))
 	case jobs.EventDecodeBegun:
 		operation := protocol.OperationOf(d.job)
-		d.begin(operation+" "+d.job.Model, trace.SpanKindClient)
+		d.begin(operation + " " + d.job.Model)
 		d.step.SetAttributes(semconv.GenAIOperationNameKey.String(operation), semconv.GenAIProviderNameKey.String(protocol.Provider), semconv.GenAIRequestModel(d.job.Model))
 	case jobs.EventFirstToken:
 		if d.step.Span != nil {
@@ -133,9 +134,9 @@ func (d *Delivery) Ran(r *jobs.Result, err error) {
 func (d *Delivery) Fail(err error) { d.fail(string(jobs.CodeOf(err))) }
 
 // begin begins a step of the engine, now. The lock must be held, as for the next two.
-func (d *Delivery) begin(name string, kind trace.SpanKind) {
+func (d *Delivery) begin(name string) {
 	d.end("")
-	_, d.step = start(d.ctx, name, kind, time.Time{})
+	_, d.step = start(d.ctx, name, trace.SpanKindClient, time.Time{})
 	d.began = time.Now()
 }
 
