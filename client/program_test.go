@@ -70,13 +70,13 @@ func TestProgramOfThePage(t *testing.T) {
 	}
 }
 
-// Whoever imports the client gets neither a server, nor engines, nor a command line.
+// Whoever imports the client gets neither a server, nor engines, nor a command line; of OpenTelemetry the API alone.
 func TestClientIsLight(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "tandem/client", "tandem/client/admin").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	heavy := regexp.MustCompile(`^(github\.com/nats-io/(nats-server|jsm\.go)|github\.com/alecthomas/kong|tandem/internal/(app|natsembed|natscontext|engine|ollama|llamacpp|slots|gguf|shim|pipeline|handover|grader|telemetry))\b`)
+	heavy := regexp.MustCompile(`^(github\.com/nats-io/(nats-server|jsm\.go)|github\.com/alecthomas/kong|go\.opentelemetry\.io/(otel/sdk|otel/exporters|proto)|google\.golang\.org|tandem/internal/(app|natsembed|natscontext|engine|ollama|llamacpp|slots|gguf|shim|pipeline|handover|grader|telemetry))\b`)
 	for pkg := range strings.Lines(string(out)) {
 		if heavy.MatchString(pkg) {
 			t.Errorf("the client brings %s along", strings.TrimSpace(pkg))

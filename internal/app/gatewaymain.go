@@ -251,6 +251,7 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer telemetry.StartTraces("gateway", Version(), log)()
 	if f.Tokens != "" {
 		f.NATS.User = access.GatewayInbox // its own jobs are nobody's; each token's are of the token's user
 	}

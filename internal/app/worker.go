@@ -21,6 +21,7 @@ import (
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/telemetry"
+	"tandem/internal/tracing"
 	"tandem/internal/workerhttp"
 	"tandem/jobs"
 )
@@ -280,7 +281,7 @@ func (w *Worker) run(ctx context.Context, t *protocol.Task) (protocol.Outcome, e
 	switch {
 	case err == nil:
 		w.monitor.Succeeded()
-		w.log.Info("task done", "job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", time.Since(start).Seconds())
+		w.log.Info("task done", "job", t.Job.ID, "stage", t.Stage, "attempt", t.Attempt, "seconds", time.Since(start).Seconds(), tracing.Log(ctx))
 	case ctx.Err() == nil && protocol.Classify(err) != protocol.Permanent:
 		brought := t.Handover != nil && t.Handover.Kind == jobs.KindState // a KV state, which may be what harmed the engine
 		if why := w.monitor.Failed(ctx, t.Job.ID, err); why != nil && !brought {

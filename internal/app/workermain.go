@@ -69,6 +69,7 @@ func runWorker(role jobs.Stage, flags WorkerFlags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer telemetry.StartTraces(string(role)+"-worker", Version(), log)()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

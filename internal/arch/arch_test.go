@@ -26,6 +26,9 @@ const files = "internal/atomicfile"
 // nats begins the import path of every NATS module.
 const nats = "github.com/nats-io/"
 
+// otel begins the import path of every module of OpenTelemetry.
+const otel = "go.opentelemetry.io/otel"
+
 // jsonSchema is the library that holds rubrics and answers to their schemas.
 const jsonSchema = "github.com/santhosh-tekuri/jsonschema"
 
@@ -56,7 +59,7 @@ var arrows = []arrow{
 	{"client", []string{"jobs", "internal/queue", "internal/access"}, []string{nats + "nats.go"}, "what any program may import: the queue from a submitter's side, without server, engines and command line"},
 	{"client/admin", []string{"client", "jobs", "internal/queue"}, []string{nats + "nats.go"}, "an operator's side of the queue"},
 	{"internal/natscontext", []string{"jobs"}, []string{nats + "nats.go", nats + "jsm.go/natscontext"}, "contexts of the nats CLI; apart, since its library brings the server along"},
-	{"internal/queue", []string{files, "jobs", "internal/units", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys", "github.com/synadia-io/orbit.go/jetstreamext"}, "the queue knows NATS and the contract, never an engine"},
+	{"internal/queue", []string{files, "jobs", "internal/units", "internal/protocol", "internal/tracing"}, []string{nats + "nats.go", nats + "nkeys", "github.com/synadia-io/orbit.go/jetstreamext"}, "the queue knows NATS and the contract, never an engine"},
 	{"internal/access", []string{files, "jobs", "internal/protocol"}, []string{nats + "nats.go", nats + "nkeys"}, "rights are made of the contract's subjects; asking the server to read them again takes a connection"},
 	{"internal/natsembed", nil, []string{nats}, "an in-process NATS server knows nothing of jobs"},
 	{"internal/natsembed/natstest", []string{"internal/natsembed"}, []string{nats}, "an in-process NATS server knows nothing of jobs"},
@@ -64,7 +67,7 @@ var arrows = []arrow{
 	{"internal/pipeline", []string{files, "jobs", "internal/units", "internal/protocol", "internal/engine", "internal/schedule", "internal/handover"}, nil, "the stages know engines, never NATS nor a certain engine"},
 	{"internal/httphost", nil, nil, "telling names apart needs the standard library only"},
 	{"internal/workerhttp", []string{"internal/httphost", "jobs", "internal/protocol", "internal/engine"}, nil, "curl's way to an engine goes past the queue"},
-	{"internal/gateway", []string{files, "client/admin", "internal/httphost", "internal/people", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate", "github.com/google/uuid"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
+	{"internal/gateway", []string{files, "client/admin", "internal/httphost", "internal/people", "internal/tracing", "jobs"}, []string{nats + "nats.go", "golang.org/x/time/rate", "github.com/google/uuid"}, "the front door knows the public client, and nothing behind it; it keeps who used what in a bucket of its own"},
 	{"internal/console", []string{"client/admin", "internal/batchstats", "internal/look", "internal/people", "internal/protocol", "internal/sanitize", "internal/units", "jobs"}, nil, "the console knows the public client, and nothing behind it"},
 	{"internal/people", nil, nil, "who somebody is needs the standard library only"},
 	{"internal/look", nil, nil, "a style sheet needs nothing"},
@@ -111,7 +114,8 @@ var arrows = []arrow{
 	{"internal/standin", []string{"internal/supervisor", "internal/shim", "internal/tinymodel", "scripts"}, nil, "the stand-in engines know the models that they run, and the script that finds the programs"},
 	{"internal/standin/standintest", []string{"internal/standin", "internal/tinymodel"}, nil, "gives tests the real engines"},
 	{"internal/tinymodel", []string{files}, nil, "writing a small model knows nothing of who reads it"},
-	{"internal/telemetry", []string{"jobs", "internal/protocol"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term"}, "a leaf: whoever measures hands it figures"},
+	{"internal/telemetry", []string{"jobs", "internal/protocol"}, []string{"github.com/lmittmann/tint", "github.com/mattn/go-isatty", "github.com/prometheus/", "golang.org/x/term", otel, "github.com/go-logr/logr"}, "a leaf: whoever measures hands it figures"},
+	{"internal/tracing", []string{"jobs", "internal/protocol"}, []string{otel}, "spans are made with the API of OpenTelemetry alone, as the test of client sees to"},
 
 	{"internal/protocol", []string{"jobs"}, nil, "subjects and tasks are made of records"},
 	{"jobs", nil, []string{"github.com/google/uuid"}, "the records depend on nothing that others would inherit"},

@@ -19,6 +19,7 @@ import (
 
 	"tandem/client/admin"
 	"tandem/internal/httphost"
+	"tandem/internal/tracing"
 	"tandem/jobs"
 )
 
@@ -201,8 +202,13 @@ func (g *gateway) guard(mux *http.ServeMux) http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the stream before, on this connection
 		_, pattern := mux.Handler(r)
 		defer func() { answered(cmp.Or(pattern, "other"), seen.status, seen.limit) }()
+		if r.Method == http.MethodPost && pattern != "" && !strings.HasPrefix(r.URL.Path, consolePath) { // no other begins a job
+			traced, answered := tracing.Request(r, pattern)
+			defer func() { answered(seen.status) }()
+			r = traced
+		}
 		token := g.admit(seen, r, mux)
-		g.Log.Info("request", "token", token, "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob))
+		g.Log.Info("request", "token", token, "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob), tracing.Log(r.Context()))
 	})
 }
 

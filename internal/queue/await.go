@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/protocol"
+	"tandem/internal/tracing"
 	"tandem/jobs"
 )
 
@@ -45,7 +46,9 @@ func (c *Client) Await(ctx context.Context, jobID string) (*jobs.Result, error) 
 }
 
 // Run submits a job and returns its result. It is Submit and Await in one, and asks the server for less.
-func (c *Client) Run(ctx context.Context, j *jobs.Job, opts SubmitOptions) (*jobs.Result, error) {
+func (c *Client) Run(ctx context.Context, j *jobs.Job, opts SubmitOptions) (r *jobs.Result, err error) {
+	ctx, ended := tracing.Run(ctx, j)
+	defer func() { ended(r, err) }()
 	w, err := c.watch.join(jobs.EncodeToken(j.Batch), []string{j.ID})
 	if err != nil {
 		return nil, err

@@ -213,6 +213,7 @@ func (d *delivery) ahead(publishing, ctx context.Context, t *protocol.Task) (ove
 	defer context.AfterFunc(d.waiter.waits, func() { cancel(errElsewhere) })()
 	d.watchdog.Store(newStallWatchdog(d.w.cfg.StallLimit, time.Now()))
 	d.discard = d.prepare(waiting, t)
+	d.trace.Prepared()
 	d.watchdog.Store(nil)
 	s, err := d.waiter.wait(waiting)
 	if err != nil {

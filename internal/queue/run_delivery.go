@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/protocol"
+	"tandem/internal/tracing"
 	"tandem/jobs"
 )
 
@@ -42,6 +43,7 @@ type delivery struct {
 	attempt   int
 	past      history
 	timeline  timeline
+	trace     *tracing.Delivery // nil before it was looked at
 
 	reconnects uint64       // of the connection, at its arrival
 	confirmed  atomic.Int64 // when the server last confirmed a sign of life; Unix time in ns
@@ -184,7 +186,7 @@ func (d *delivery) misdirected() bool {
 
 // process decides what is to be done with the job, and does it. An error is of NATS, and says that the job
 // needs another delivery. What a task has made waits for NATS as long as the worker lives.
-func (d *delivery) process(publishing, ctx context.Context) error {
+func (d *delivery) process(publishing, ctx context.Context) (err error) {
 	looking, cancel := context.WithTimeout(publishing, d.w.lookLimit)
 	defer cancel()
 	var over bool
@@ -198,9 +200,16 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 	if over {
 		return d.finish(publishing)
 	}
+	d.trace = tracing.Process(publishing, tracing.Message{
+		Job: d.job, Header: d.msg.Header, Stream: d.from.stream, Consumer: d.from.consumer, Stage: d.stage, Attempt: d.attempt, Worker: d.w.server(), Arrived: d.at,
+	})
+	defer func() { d.endTrace(err) }()
+	publishing, ctx = d.trace.In(publishing), d.trace.In(ctx)
+	d.log = d.log.With(tracing.Log(ctx))
 	d.beginTimeline()
 	if d.attempt > protocol.MaxAttempts(d.address.Stage) {
 		// Whatever it does to a worker, it shall not do it again.
+		d.trace.Fail(&jobs.Error{Code: jobs.CodeAttempts})
 		return d.exhausted(publishing, d.attempt-1, d.past.Reason)
 	}
 	if !d.job.Deadline.IsZero() {
@@ -224,7 +233,6 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 		}
 	}
 	var o protocol.Outcome
-	var err error
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if o, err = d.run(ctx, t); err == nil {
@@ -234,6 +242,17 @@ func (d *delivery) process(publishing, ctx context.Context) error {
 		d.release() // the engine is done with the job; what is left to do is ours
 	}
 	return d.settle(publishing, o, err)
+}
+
+// endTrace ends what a trace shows of the delivery, which NATS may have kept from its end, or another worker gets.
+func (d *delivery) endTrace(err error) {
+	if errors.Is(err, errElsewhere) {
+		d.trace.Event(&jobs.Event{Type: jobs.EventRequeued})
+		err = nil
+	} else if err != nil {
+		err = &jobs.Error{Code: jobs.CodeNATS}
+	}
+	d.trace.End(err)
 }
 
 // look finds out whether the job has ended or moved on already, and which attempt this is. The result
@@ -336,6 +355,7 @@ func (d *delivery) run(ctx context.Context, t *protocol.Task) (o protocol.Outcom
 	t.Emit = text.emit
 	defer d.yielding.Store(false) // there is nothing to give way with any more
 	start := time.Now()
+	d.trace.Runs()
 	o, err = d.call(ctx, t)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -351,6 +371,7 @@ func (d *delivery) run(ctx context.Context, t *protocol.Task) (o protocol.Outcom
 		*queued = cmp.Or(*queued, t.Waited.Seconds())
 		times.TotalSeconds = cmp.Or(times.TotalSeconds, t.SinceAccepted().Seconds())
 	}
+	d.trace.Ran(o.Result, err)
 	if d.w.cfg.Observe != nil {
 		d.w.cfg.Observe.Task(t, time.Since(start), o, err)
 	}

@@ -56,6 +56,7 @@ func (d *delivery) stamp(e jobs.Event) *jobs.Event {
 	if e.Type != jobs.EventProgress {
 		d.timeline.add(e.Moment())
 	}
+	d.trace.Event(&e)
 	return &e
 }
 

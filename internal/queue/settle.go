@@ -49,6 +49,7 @@ func (d *delivery) settle(ctx context.Context, o protocol.Outcome, err error) er
 	}
 
 	class := protocol.Classify(err)
+	d.trace.Fail(err)
 	d.log.Warn("task failed", "code", jobs.CodeOf(err), "error", err, "then", class.String())
 	switch class {
 	case protocol.Ended:

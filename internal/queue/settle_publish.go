@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/protocol"
+	"tandem/internal/tracing"
 	"tandem/jobs"
 )
 
@@ -53,6 +54,8 @@ func (c *Conn) PublishResult(ctx context.Context, r *jobs.Result, replyTo string
 	if err != nil {
 		return false, fmt.Errorf("encode result: %w", err)
 	}
+	ctx, span := tracing.PublishNext(ctx, StreamResults, r.JobID)
+	defer func() { span.End(err) }()
 	msg := &nats.Msg{Subject: protocol.ResultSubject(r.User, r.Batch, r.JobID), Data: data}
 	err = c.retry(ctx, "publish result", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamResults))
@@ -134,13 +137,16 @@ func (c *Conn) copyToInbox(inbox string, data []byte) {
 
 // publishHop publishes a job for its next stage, unless it is or was there already, and repeats that
 // until the server has confirmed it or ctx ends.
-func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string) error {
+func (c *Conn) publishHop(ctx context.Context, h *jobs.Handover, replyTo string) (err error) {
 	data, err := jobs.Encode(h)
 	if err != nil {
 		return fmt.Errorf("encode hand-over: %w", err)
 	}
 	j := &h.Job
+	ctx, span := tracing.PublishNext(ctx, StreamRelay, j.ID)
+	defer func() { span.End(err) }()
 	msg := &nats.Msg{Subject: protocol.SubjectOf(j, h.Stage), Data: data, Header: nats.Header{}}
+	tracing.Inject(ctx, msg.Header)
 	if replyTo != "" {
 		msg.Header.Set(protocol.HeaderReplyTo, replyTo)
 	}
@@ -176,7 +182,9 @@ func messageID(j *jobs.Job, stage jobs.Stage) string {
 
 // PublishDeadLetter puts a job into the dead-letter stream, unless it is there already, and repeats that until the
 // server has confirmed it or ctx ends. Of a user who has too many letters the oldest go.
-func (c *Conn) PublishDeadLetter(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) error {
+func (c *Conn) PublishDeadLetter(ctx context.Context, stage jobs.Stage, model, jobID string, d DeadLetter) (err error) {
+	ctx, span := tracing.PublishNext(ctx, StreamDLQ, jobID)
+	defer func() { span.End(err) }()
 	d.V, d.Stage = jobs.Version, stage
 	d.User, d.Batch = cmp.Or(d.User, d.Job.User), cmp.Or(d.Batch, d.Job.Batch)
 	if d.Handover != nil {
@@ -198,7 +206,7 @@ func (c *Conn) PublishDeadLetter(ctx context.Context, stage jobs.Stage, model, j
 		return fmt.Errorf("encode dead letter: %w", err)
 	}
 	msg := &nats.Msg{Subject: protocol.DLQSubject(stage, model, d.User, jobID), Data: data.Bytes()}
-	err := c.retry(ctx, "publish dead letter", func(ctx context.Context) error {
+	err = c.retry(ctx, "publish dead letter", func(ctx context.Context) error {
 		_, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(StreamDLQ))
 		if err == nil || !refused(err) {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tandem/internal/protocol"
+	"tandem/internal/tracing"
 	"tandem/internal/units"
 	"tandem/jobs"
 )
@@ -69,7 +70,9 @@ type SubmitOptions struct {
 // again that is queued, running or finished changes nothing and is no error. The errors are
 // [jobs.ErrQueueFull], which says when to try again, code unknown_model, which lists the known ones,
 // invalid_request and nats_unavailable.
-func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) error {
+func (c *Client) Submit(ctx context.Context, j *jobs.Job, opts SubmitOptions) (err error) {
+	ctx, span := tracing.Publish(ctx, StreamIntake, j.ID)
+	defer func() { span.End(err) }()
 	if j.User != c.user {
 		return jobs.Errorf(jobs.CodeInvalid, "user is %q in the job and %q in the client; results are found by user, so they must be the same", j.User, c.user)
 	}
@@ -171,6 +174,7 @@ func (c *Client) submit(ctx context.Context, j *jobs.Job, replyTo string) (again
 		return false, err
 	}
 	msg := &nats.Msg{Subject: protocol.SubjectOf(j, jobs.StagePrefill), Data: data, Header: nats.Header{}}
+	tracing.Inject(ctx, msg.Header)
 	if replyTo != "" {
 		if !isInbox(replyTo) {
 			return false, jobs.Errorf(jobs.CodeInvalid, "reply_to is %.60q; want an inbox, which begins with %s and has at most %d bytes", replyTo, inboxPrefix, maxInbox)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"tandem/internal/tracing"
 	"tandem/jobs"
 )
 
@@ -74,7 +75,9 @@ func (c *Client) SubmitBatch(ctx context.Context, list []*jobs.Job, resumed bool
 
 // SubmitOne submits one job of a batch of which the caller keeps the record. It waits while the intake is full, and minutes while
 // NATS is away. resumed says that an earlier process may have submitted the job: one that waits, runs or has ended is left alone then.
-func (c *Client) SubmitOne(ctx context.Context, j *jobs.Job, resumed bool) error {
+func (c *Client) SubmitOne(ctx context.Context, j *jobs.Job, resumed bool) (err error) {
+	ctx, span := tracing.Publish(ctx, StreamIntake, j.ID)
+	defer func() { span.End(err) }()
 	for pause := fullWait; ; pause = min(2*pause, fullMaxWait) {
 		err := retryUnavailable(ctx, batchAbsent, func() error { return c.submitOne(ctx, j, resumed) }) // minutes each time, however long the queue was full
 		full, ok := errors.AsType[*jobs.Error](err)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tandem/internal/protocol"
 	"tandem/jobs"
 )
 
@@ -51,7 +52,7 @@ func (d *Door) Request() (answered func(route string, status int, limit string))
 // Job counts a job that ended for whoever asked, with its result if there is one, else with an outcome and the code of an error. It took so
 // long, and so long to the first piece of a stream; 0 if that is not known.
 func (d *Door) Job(j *jobs.Job, r *jobs.Result, outcome string, code jobs.Code, took, first time.Duration) {
-	model, operation := other, operationOf(j)
+	model, operation := other, protocol.OperationOf(j)
 	if r != nil {
 		model, outcome = r.Model, string(r.Status)
 		d.models.Store(model, true)

@@ -1,4 +1,4 @@
-// Package telemetry is how Tandem says what it does: logs and metrics. Neither ever holds text of a
+// Package telemetry is how Tandem says what it does: logs, metrics and traces. None ever holds text of a
 // prompt or an answer, nor anything that names a student: only ids, counts, sizes and times.
 package telemetry
 

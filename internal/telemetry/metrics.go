@@ -1,6 +1,9 @@
 package telemetry
 
-import "tandem/jobs"
+import (
+	"tandem/internal/protocol"
+	"tandem/jobs"
+)
 
 // Metric is all there is to know of one metric, but for its figures.
 type Metric struct {
@@ -52,7 +55,7 @@ func Metrics() []Metric {
 		queues    = Label{"stage", stages.Values[:2], ""}
 		class     = Label{"class", []string{string(jobs.Interactive), string(jobs.Batch)}, ""}
 		statuses  = []string{string(jobs.Succeeded), string(jobs.Failed), string(jobs.Cancelled), string(jobs.Expired)}
-		operation = Label{"gen_ai_operation_name", []string{opChat, opText, opEmbed}, ""}
+		operation = Label{"gen_ai_operation_name", []string{protocol.OpChat, protocol.OpText, protocol.OpEmbed}, ""}
 		errorType = Label{"error_type", append([]string{""}, codes...), "empty, or the code of an error (`jobs/errors.go`)"}
 		model     = Label{"model", nil, "models of which a result came; `other`"}
 		genModel  = Label{"gen_ai_request_model", nil, model.Of}
@@ -126,28 +129,8 @@ func Metrics() []Metric {
 	}
 }
 
-// none stands for a method that a job did not come to have, provider for who answers, as OpenTelemetry's conventions ask for it.
-const (
-	none     = "none"
-	provider = "tandem"
-)
-
-// The operations, as OpenTelemetry's conventions call them.
-const (
-	opChat  = "chat"
-	opText  = "text_completion"
-	opEmbed = "embeddings"
-)
-
-func operationOf(j *jobs.Job) string {
-	switch {
-	case j.Embed != nil:
-		return opEmbed
-	case len(j.Messages) > 0:
-		return opChat
-	}
-	return opText
-}
+// none stands for a method that a job did not come to have.
+const none = "none"
 
 var (
 	engineCodes = []string{

@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tandem/internal/protocol"
 )
 
 // registry makes the metrics of one service, as the table has them.
@@ -56,7 +58,7 @@ func (m Metric) Always(s Service, model string) map[string]string {
 	labels := map[string]string{"role": string(s)}
 	name := "model"
 	if m.genAI() {
-		labels, name = map[string]string{"gen_ai_provider_name": provider}, "gen_ai_request_model"
+		labels, name = map[string]string{"gen_ai_provider_name": protocol.Provider}, "gen_ai_request_model"
 	}
 	if s != Gateway {
 		labels[name] = model

@@ -159,7 +159,7 @@ func (w *Worker) Event(e *jobs.Event) {
 
 // Ended counts a job whose result was published here.
 func (w *Worker) Ended(j *jobs.Job, r *jobs.Result) {
-	method, code, operation := string(r.Method), "", operationOf(j)
+	method, code, operation := string(r.Method), "", protocol.OperationOf(j)
 	if method == "" {
 		method = none
 	}

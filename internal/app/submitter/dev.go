@@ -46,6 +46,7 @@ func (c *devCmd) Run(ctx context.Context, s *session) error {
 		}
 		c.Grader = []string{who}
 	}
+	s.stopTraces = telemetry.StartTraces(name, app.Version(), log)
 	s.local, err = s.startLocal(ctx, app.LocalOptions{
 		Dir: c.Store, Port: c.Port, NATSOnly: c.NATSOnly, Secure: c.Secure, Graders: c.Grader, Standins: c.EnginesOnly, Models: c.Model, Log: log,
 	})

@@ -29,9 +29,10 @@ type session struct {
 	out, err io.Writer
 	parser   *kong.Kong
 
-	local  *app.Local
-	client *admin.Client
-	full   func(err error) // told of jobs that wait because the queue is full; nil if nobody is to be
+	local      *app.Local
+	client     *admin.Client
+	stopTraces func()          // nil before there were any
+	full       func(err error) // told of jobs that wait because the queue is full; nil if nobody is to be
 }
 
 // connect connects to the queue or, with --local, starts the whole system first; models are those
@@ -40,6 +41,9 @@ func (s *session) connect(ctx context.Context, models ...string) error {
 	log, err := telemetry.NewLogger(s.err, s.LogFormat, slog.LevelWarn)
 	if err != nil {
 		return err
+	}
+	if s.stopTraces == nil {
+		s.stopTraces = telemetry.StartTraces(name, app.Version(), log)
 	}
 	o := client.Options{
 		URL: s.NATS, Creds: s.Creds, NKey: s.NKey, CA: s.TLSCA, User: s.User, Name: "tandem-" + name, Order: publishingOrder, Log: log,
@@ -101,6 +105,9 @@ func (s *session) close() {
 		if err := s.local.Stop(); err != nil {
 			fmt.Fprintf(s.err, "%s: stop local system: %v\n", name, err)
 		}
+	}
+	if s.stopTraces != nil {
+		s.stopTraces()
 	}
 }
 
