@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Takes pictures of the console's pages while a class is graded: screenshots.sh FOLDER. `make screenshots` runs it.
+# Takes pictures of the console's pages after a class was graded, and keeps those of the documents: screenshots.sh FOLDER [FOLDER FOR ALL]. `make screenshots` runs it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly folder=$1 class=examples/class nats=4299 http=127.0.0.1:11599
 work=$(mktemp -d)
+pictures=${2:-$work/pictures}
 bin/submitter dev --engine standin --port $nats --http $http >"$work/log" 2>&1 &
 trap 'kill -INT $! 2>/dev/null; wait; rm -rf "$work"' EXIT
 until curl -fsS "http://$http/api/tags" >/dev/null 2>&1; do
@@ -12,4 +13,5 @@ until curl -fsS "http://$http/api/tags" >/dev/null 2>&1; do
 done
 bin/submitter --nats "nats://127.0.0.1:$nats" grade $class/submissions --rubric $class/rubric.json --solution $class/solution.ipynb \
   --template $class/template.ipynb --out "$work/grades" || [ $? -eq 3 ] # some need review, as they must
-TANDEM_CONSOLE=http://$http TANDEM_PICTURES=$folder go test -count=1 -run TestConsole ./test/pages
+TANDEM_CONSOLE=http://$http TANDEM_PICTURES=$pictures go test -count=1 -run 'TestConsole$' ./test/pages
+cp "$pictures"/*-wide-light.png "$pictures"/console-overview-phone-light.png "$folder"

@@ -49,7 +49,7 @@ type Console struct {
 // New returns a console. Close must be called.
 func New(o Options) *Console {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Console{version: o.Version, system: o.System, usedBy: o.UsedBy, open: ctx, watch: newWatch(o.System, o.Log), details: details{m: map[jobKey]*detail{}}}
+	c := &Console{version: o.Version, system: o.System, usedBy: o.UsedBy, open: ctx, watch: newWatch(o.System, o.Log), parts: parts{m: map[string]*part{}}, details: details{m: map[jobKey]*detail{}}}
 	var running sync.WaitGroup
 	running.Go(func() { c.watch.listen(ctx) })
 	running.Go(func() { c.watch.poll(ctx) })

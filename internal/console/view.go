@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ const (
 	sendLimit  = 10 * time.Second       // for a browser to take it
 	keepsAlive = 15 * time.Second       // between signs of life to one to which nothing is to be said
 	keepsDrawn = time.Minute            // a part of a page at which nobody looks
+	maxDrawn   = 1000                   // parts that are kept; of more, each is drawn for who asks alone
 )
 
 const home, livePath = "/console", "/console/live"
@@ -129,22 +131,21 @@ type part struct {
 func (p *parts) find(key string) *part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.m[key] == nil {
-		if p.m == nil {
-			p.m = map[string]*part{}
-		}
-		p.m[key] = &part{at: time.Now()}
-		for other, o := range p.m {
-			if other != key && o.mu.TryLock() {
-				old := time.Since(o.at) > keepsDrawn
-				o.mu.Unlock()
-				if old {
-					delete(p.m, other)
-				}
-			}
-		}
+	if one := p.m[key]; one != nil {
+		return one
 	}
-	return p.m[key]
+	maps.DeleteFunc(p.m, func(_ string, one *part) bool {
+		if !one.mu.TryLock() { // it is being drawn
+			return false
+		}
+		defer one.mu.Unlock()
+		return time.Since(one.at) > keepsDrawn
+	})
+	one := &part{at: time.Now()}
+	if len(p.m) < maxDrawn {
+		p.m[key] = one
+	}
+	return one
 }
 
 // drawn is a part of a page at one moment.

@@ -43,6 +43,17 @@ try {
     want((await page.$$('section img, main script')).length === 0, 'the name of a machine became markup')
   })
   await step('looks', () => lookAt('overview'))
+  if (!lever) await step('looks at the other pages', async () => {
+    for (const name of ['jobs', 'queues', 'machines', 'usage', 'try']) {
+      await page.goto(`${url}/console/${name}`)
+      if (name !== 'try') await says('#connection', 'live')
+      await lookAt(name)
+    }
+    await page.goto(`${url}/console/jobs?method=disaggregated`)
+    await Promise.all([page.waitForNavigation(), page.click('table.jobs tbody a')])
+    await says('#connection', 'live')
+    await lookAt('job')
+  })
   if (lever) await step('a gateway that is away for a while', async () => {
     mayComplain(true)
     await pull('/stop')
