@@ -77,6 +77,11 @@ func (c *Conn) keptPart(ctx context.Context, stream string, after uint64) (some 
 		if errors.Is(err, jetstreamext.ErrNoMessages) {
 			return some, last, nil
 		}
+		if errors.Is(err, jetstreamext.ErrInvalidResponse) { // headers that are none, which must not hide what comes after them: it is read by itself
+			if msg, err = c.ofLeader(ctx, stream, msgGet{Seq: last + 1, NextFor: ">"}); msg == nil && err == nil {
+				return some, last, nil
+			}
+		}
 		if err != nil {
 			return some, last, err
 		}
