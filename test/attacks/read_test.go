@@ -20,7 +20,7 @@ var reading = []attack{
 	{"read another's result: DIRECT.GET, subject in the body", func(a *attacker) func() bool {
 		a.api("DIRECT.GET.RESULTS", `{"last_by_subj":"`+a.reply(a.finished())+`"}`)
 		return a.learnt
-	}, want(denied, denied, denied, denied), false},
+	}, want(denied, denied, denied, asks), false},
 	{"read another's result: DIRECT.GET.RESULTS.<subject>", func(a *attacker) func() bool {
 		a.api("DIRECT.GET.RESULTS."+a.reply(a.finished()), "")
 		return a.learnt
@@ -103,7 +103,7 @@ var reading = []attack{
 		a.api("DIRECT.GET.INTAKE."+protocol.SubjectOf(j, jobs.StagePrefill), "")
 		a.api("DIRECT.GET.INTAKE", `{"last_by_subj":"`+protocol.SubjectOf(j, jobs.StagePrefill)+`"}`)
 		return a.learnt
-	}, want(denied, denied, denied, denied), false},
+	}, want(denied, denied, denied, asks), false},
 	{"hear prompts: jobs.>", func(a *attacker) func() bool {
 		a.hear("jobs.>", "jobs.prefill.*.*.*.*", "jobs.prefill.*.*."+alice+".*")
 		a.waiting()
