@@ -36,15 +36,15 @@ import (
 
 // GatewayFlags are the settings of a gateway.
 type GatewayFlags struct {
-	HTTP     string        `name:"http" default:"127.0.0.1:11500" env:"TANDEM_GATEWAY_HTTP" placeholder:"ADDR" help:"Where to listen (default ${default}). An address that other machines reach needs --tokens and --tls-cert."`
-	HTTPHost []string      `name:"http-host" env:"TANDEM_GATEWAY_HTTP_HOST" placeholder:"NAME" help:"Name under which it may be asked, beside IP addresses and localhost; may be repeated."`
-	Tokens   string        `type:"path" env:"TANDEM_GATEWAY_TOKENS" placeholder:"FILE" help:"Who may ask: the file that gateway token add writes. Read again when it changes. Without it everybody may who reaches the address, as --user."`
-	TLSCert  string        `name:"tls-cert" type:"path" env:"TANDEM_GATEWAY_TLS_CERT" placeholder:"FILE" help:"Certificate, with those above it, to answer over TLS."`
-	TLSKey   string        `name:"tls-key" type:"path" env:"TANDEM_GATEWAY_TLS_KEY" placeholder:"FILE" help:"Its key."`
-	Timeout  time.Duration `default:"30m" env:"TANDEM_GATEWAY_TIMEOUT" placeholder:"TIME" help:"How long a request may wait for its answer (default ${default}); its job is cancelled then."`
-	Plan     jobs.Plan     `enum:",disaggregated,local,auto" default:"auto" env:"TANDEM_GATEWAY_PLAN" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local. The header Tandem-Plan names another."`
-	ReadOnly bool          `name:"console-read-only" env:"TANDEM_GATEWAY_CONSOLE_READ_ONLY" help:"Nobody changes anything in the console, whatever the role."`
-	NATS     GatewayNATS   `embed:""`
+	HTTP        string        `name:"http" default:"127.0.0.1:11500" env:"TANDEM_GATEWAY_HTTP" placeholder:"ADDR" help:"Where to listen (default ${default}). An address that other machines reach needs --tokens and --tls-cert."`
+	HTTPHost    []string      `name:"http-host" env:"TANDEM_GATEWAY_HTTP_HOST" placeholder:"NAME" help:"Name under which it may be asked, beside IP addresses and localhost; may be repeated."`
+	Tokens      string        `type:"path" env:"TANDEM_GATEWAY_TOKENS" placeholder:"FILE" help:"Who may ask: the file that gateway token add writes. Read again when it changes. Without it everybody may who reaches the address, as --user."`
+	TLSCert     string        `name:"tls-cert" type:"path" env:"TANDEM_GATEWAY_TLS_CERT" placeholder:"FILE" help:"Certificate, with those above it, to answer over TLS."`
+	TLSKey      string        `name:"tls-key" type:"path" env:"TANDEM_GATEWAY_TLS_KEY" placeholder:"FILE" help:"Its key."`
+	Timeout     time.Duration `default:"30m" env:"TANDEM_GATEWAY_TIMEOUT" placeholder:"TIME" help:"How long a request may wait for its answer (default ${default}); its job is cancelled then."`
+	Plan        jobs.Plan     `enum:",disaggregated,local,auto" default:"auto" env:"TANDEM_GATEWAY_PLAN" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local. The header Tandem-Plan names another."`
+	ConsoleRole people.Role   `name:"console-role" enum:",viewer,grader,operator" default:"" env:"TANDEM_GATEWAY_CONSOLE_ROLE" placeholder:"ROLE" help:"What anybody may do in the console at most: viewer, look only; grader, something about jobs of the own user; operator, about those of all. Default: with --tokens what the token says, without them grader."`
+	NATS        GatewayNATS   `embed:""`
 
 	Metrics      string `env:"TANDEM_GATEWAY_METRICS" placeholder:"ADDR" help:"Where Prometheus reads metrics, as 127.0.0.1:9464, at /metrics; nowhere without it. An address that other machines reach needs --metrics-token-file."`
 	MetricsToken string `name:"metrics-token-file" type:"path" env:"TANDEM_GATEWAY_METRICS_TOKEN_FILE" placeholder:"FILE" help:"File with a token that whoever reads them must have, as Authorization: Bearer TOKEN."`
@@ -259,7 +259,7 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	if at.MetricsToken, err = readSecret("metrics-token-file", f.MetricsToken, minToken); err != nil {
 		return err
 	}
-	g, err := DialGateway(ctx, at, f.NATS.options(log), "", gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, ReadOnly: f.ReadOnly, Version: Version(), Log: log})
+	g, err := DialGateway(ctx, at, f.NATS.options(log), "", gateway.Options{Tokens: f.Tokens, Plan: f.Plan, Hosts: f.HTTPHost, Timeout: f.Timeout, MostRole: f.ConsoleRole, Version: Version(), Log: log})
 	if err != nil {
 		return err
 	}

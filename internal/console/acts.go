@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/http"
@@ -22,6 +23,7 @@ const (
 	oneLimit  = 30 * time.Second // for something done about one job
 	atOnce    = 16               // jobs about which something is done
 	keptTasks = 100
+	keptAsked = 50 // questions that were not answered yet
 	maxTasks  = 4  // that run
 	keptWrong = 10 // errors that are shown of a task
 )
@@ -55,7 +57,7 @@ var verbs = [...]verbOf{
 	},
 	{
 		Name: "replay", Title: "Replay", Done: "replayed", Note: "Each is submitted again as a new job, without a deadline; whoever waits for the old one gets the new result. The dead letters stay.",
-		Fits: func(j *job) bool { return j.letter > 0 },
+		Fits: isLetter,
 		do: func(ctx context.Context, c *admin.Client, id string) (string, error) {
 			_, again, err := c.ReplayOwn(ctx, id)
 			if again {
@@ -66,12 +68,16 @@ var verbs = [...]verbOf{
 	},
 	{
 		Name: "drop", Title: "Drop", Done: "dropped", Danger: true, Note: "Their dead letters are removed for good, and with them what could be replayed. Their results stay.",
-		Fits: func(j *job) bool { return j.letter > 0 },
+		Fits: isLetter,
 		do: func(ctx context.Context, c *admin.Client, id string) (string, error) {
 			return "dropped", c.DropOwn(ctx, id)
 		},
 	},
 }
+
+// isLetter reports whether a job has a dead letter about which something can be done in its user's name. That of a record that names none, an operator drops with
+// submitter dlq.
+func isLetter(j *job) bool { return j.letter > 0 && j.user.Value() != "" }
 
 func verbNamed(name string) (verbOf, error) {
 	for _, v := range verbs {
@@ -111,6 +117,9 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request, q url.Values, chan
 	}
 	c.watch.wantJobs(r.Context())
 	keys, states := c.watch.chosen(f, v, people.From(r.Context()))
+	c.watch.mu.Lock()
+	problem := c.watch.notRead()
+	c.watch.mu.Unlock()
 	var of []string
 	for _, s := range slices.Sorted(maps.Keys(states)) {
 		of = append(of, units.Count(states[s])+" "+s)
@@ -119,11 +128,13 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request, q url.Values, chan
 		shell
 		Verb    verbOf
 		Filter  filter
+		Asked   string // names what is asked about
 		Count   int
 		Words   string
 		Of      []string
 		Changed string
-	}{c.shell(r, v.Title+" jobs"), v, f, len(keys), count(len(keys), "job", "jobs"), of, changed})
+		Problem string
+	}{c.shell(r, v.Title+" jobs"), v, f, c.tasks.ask(people.From(r.Context()), keys), len(keys), count(len(keys), "job", "jobs"), of, changed, problem})
 }
 
 // act does something about one job, or begins to do it about all that match a filter.
@@ -141,6 +152,10 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 	who := people.From(r.Context())
 	if id := r.PostForm.Get("id"); id != "" {
 		user := r.PostForm.Get("of")
+		if user == "" {
+			c.fail(w, r, refuse(http.StatusBadRequest, "the record of job %s names no user; submitter dlq drop removes it", id))
+			return
+		}
 		if !who.MayTouch(user) {
 			c.fail(w, r, refuse(http.StatusForbidden, "the job is %q's; this takes the role %s", user, people.Operator))
 			return
@@ -160,16 +175,13 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	confirmed, err := strconv.Atoi(r.PostForm.Get("count"))
-	if err != nil {
-		c.fail(w, r, refuse(http.StatusBadRequest, "count is %.40q; want how many jobs were confirmed", r.PostForm.Get("count")))
+	confirmed, there := c.tasks.confirmed(r.PostForm.Get("confirmed"), who)
+	if !there {
+		c.ask(w, r, r.PostForm, "It is not known any more which jobs you were asked about. Nothing has been done.")
 		return
 	}
 	keys, _ := c.watch.chosen(f, v, who)
-	if len(keys) > confirmed {
-		c.ask(w, r, r.PostForm, fmt.Sprintf("Since you were asked, more jobs match: %s, not %s. Nothing has been done.", units.Count(len(keys)), units.Count(confirmed)))
-		return
-	}
+	keys = slices.DeleteFunc(keys, func(key jobKey) bool { return !confirmed[key] }) // others came since
 	t, err := c.tasks.begin(c.open, c.watch, v, f, who, keys)
 	if err != nil {
 		c.fail(w, r, err)
@@ -194,7 +206,42 @@ type tasks struct {
 	mu      sync.Mutex
 	list    []*task
 	last    int
+	asked   []question
 	running sync.WaitGroup
+}
+
+// question has the jobs about which somebody was asked whether to do something.
+type question struct {
+	name string
+	who  people.Person
+	keys map[jobKey]bool
+}
+
+// ask keeps the jobs about which somebody is asked, for a while.
+func (s *tasks) ask(who people.Person, keys []jobKey) (name string) {
+	one := question{rand.Text(), who, map[jobKey]bool{}}
+	for _, key := range keys {
+		one.keys[key] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked = append(s.asked, one); len(s.asked) > keptAsked {
+		s.asked = slices.Delete(s.asked, 0, 1)
+	}
+	return one.name
+}
+
+// confirmed are the jobs about which somebody was asked, once.
+func (s *tasks) confirmed(name string, who people.Person) (keys map[jobKey]bool, there bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.asked, func(one question) bool { return one.name == name && one.who == who })
+	if i < 0 {
+		return nil, false
+	}
+	keys = s.asked[i].keys
+	s.asked = slices.Delete(s.asked, i, i+1)
+	return keys, true
 }
 
 // task is one thing done about many jobs.
@@ -223,8 +270,8 @@ func (t *task) isRunning() bool {
 	return t.ended.IsZero()
 }
 
-// begin begins a task, which ends with ctx.
-func (s *tasks) begin(ctx context.Context, w *watch, v verbOf, f filter, who people.Person, keys []jobKey) (*task, error) {
+// begin begins a task, which ends with open.
+func (s *tasks) begin(open context.Context, w *watch, v verbOf, f filter, who people.Person, keys []jobKey) (*task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	running := 0
@@ -237,30 +284,32 @@ func (s *tasks) begin(ctx context.Context, w *watch, v verbOf, f filter, who peo
 		return nil, refuse(http.StatusTooManyRequests, "%d of these are being done already; try again when one has ended", running)
 	}
 	s.last++
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(open)
 	t := &task{number: s.last, verb: v, filter: f, who: who, total: len(keys), began: time.Now(), stop: stop, came: map[string]int{}}
-	if s.list = append(s.list, t); len(s.list) > keptTasks {
-		s.list = slices.Delete(s.list, 0, 1)
+	s.list = append(s.list, t)
+	if first := slices.IndexFunc(s.list, func(t *task) bool { return !t.isRunning() }); len(s.list) > keptTasks && first >= 0 {
+		s.list = slices.Delete(s.list, first, first+1)
 	}
 	s.running.Go(func() {
 		defer stop()
-		t.run(ctx, w, keys)
+		t.run(open, ctx, w, keys)
 	})
 	return t, nil
 }
 
-// run does it about one job after the other, several at once.
-func (t *task) run(ctx context.Context, w *watch, keys []jobKey) {
+// run does it about one job after the other, several at once, until ctx ends.
+func (t *task) run(open, ctx context.Context, w *watch, keys []jobKey) {
 	next := make(chan jobKey)
 	var doing sync.WaitGroup
 	for range atOnce {
 		doing.Go(func() {
 			for key := range next {
-				limited, cancel := context.WithTimeout(ctx, oneLimit)
+				limited, cancel := context.WithTimeout(open, oneLimit) // what is begun is ended, also when the task is stopped
 				came, err := t.verb.do(limited, w.system.For(key.user.Value()), key.id)
 				cancel()
-				t.note(came, key, err)
-				w.done(t.verb, key)
+				if t.note(came, key, err); err == nil {
+					w.done(t.verb, key)
+				}
 			}
 		})
 	}

@@ -154,6 +154,7 @@ func (x *index) sort() {
 
 // event takes what happened to a job.
 func (x *index) event(e *jobs.Event) {
+	e.Why, e.Extra = cut(e.Why), nil
 	if _, known := x.byKey[jobKey{wordOf(e.User), e.JobID}]; !known && x.begun >= keptBegun && e.Type != jobs.EventEnded {
 		return
 	}
@@ -213,6 +214,9 @@ func (x *index) kept(stream string, k *admin.Kept) {
 		accepted = k.Stored
 	}
 	j := x.find(k.User, k.JobID, accepted)
+	if accepted.Before(j.accepted) { // of which nothing had been heard when it was
+		j.accepted, x.sorted = accepted, false
+	}
 	if j.batch.Value() == "" {
 		j.batch = wordOf(k.Batch)
 	}
@@ -266,6 +270,9 @@ func (w *watch) readOn(ctx context.Context) error {
 			defer w.mu.Unlock()
 			for _, k := range some {
 				w.index.kept(stream, k)
+				if stream == admin.StreamResults {
+					w.leave(time.Now(), k.User+" "+k.JobID) // if the event of its end was lost
+				}
 			}
 			if len(some) > 0 {
 				some = some[:0]
@@ -357,8 +364,31 @@ func (w *watch) wantJobs(ctx context.Context) {
 	}
 }
 
+// compare notes whether the streams hold fewer jobs than are known, and begins one anew that was made anew. The lock must be held.
+func (w *watch) compare(streams []admin.StreamStatus) {
+	x := w.index
+	if len(streams) == 0 || !x.read {
+		return
+	}
+	held, anew := map[string]int{}, false
+	for _, s := range streams {
+		held[s.Name] = int(s.Messages)
+		if s.LastSequence < x.tails[s.Name] {
+			x.tails[s.Name], anew = 0, true
+		}
+	}
+	if x.results > held[admin.StreamResults] || x.letters > held[admin.StreamDLQ] || x.begun > held[admin.StreamIntake]+held[admin.StreamRelay] {
+		w.surplus++
+	} else {
+		w.surplus = 0
+	}
+	if anew {
+		w.surplus = 2
+	}
+}
+
 // reconcile forgets jobs of which the streams hold nothing any more: results and letters that were removed, or became too old. That shows when they hold fewer than are
-// known.
+// known, twice in a row.
 func (w *watch) reconcile(ctx context.Context) error {
 	w.mu.Lock()
 	due := w.surplus >= 2 && time.Since(w.reconciled) > reconcileEvery
@@ -367,19 +397,15 @@ func (w *watch) reconcile(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	there := map[jobKey]bool{}
-	letters := map[jobKey]bool{}
+	in := map[string]map[jobKey]bool{}
 	for _, stream := range streamsOfJobs {
+		in[stream] = map[jobKey]bool{}
 		names, err := w.system.KeptNames(ctx, stream)
 		if err != nil {
 			return err
 		}
 		for _, n := range names {
-			key := jobKey{wordOf(n.User), n.JobID}
-			there[key] = true
-			if stream == admin.StreamDLQ {
-				letters[key] = true
-			}
+			in[stream][jobKey{wordOf(n.User), n.JobID}] = true
 		}
 	}
 	w.mu.Lock()
@@ -387,11 +413,15 @@ func (w *watch) reconcile(ctx context.Context) error {
 	w.reconciled, w.surplus = time.Now(), 0
 	x := w.index
 	x.order = slices.DeleteFunc(x.order, func(j *job) bool {
-		if !letters[j.jobKey] && j.letter > 0 && j.letter <= x.tails[admin.StreamDLQ] {
+		if j.letter > 0 && !in[admin.StreamDLQ][j.jobKey] {
 			j.letter = 0
 			x.letters--
 		}
-		if there[j.jobKey] || j.heard.After(began.Add(-time.Minute)) { // events of it may be ahead of the streams
+		if j.result > 0 && !in[admin.StreamResults][j.jobKey] {
+			j.result = 0
+			x.results--
+		}
+		if slices.ContainsFunc(streamsOfJobs, func(s string) bool { return in[s][j.jobKey] }) || j.heard.After(began.Add(-time.Minute)) { // events of it may be ahead of the streams
 			return false
 		}
 		x.remove(j)

@@ -78,13 +78,12 @@ func TestIndexTellsUsersApart(t *testing.T) {
 	}
 	drop, _ := verbNamed("drop")
 	for who, want := range map[people.Person][]string{
-		operator:                                {"ada", "grace", ""},
+		operator:                                {"ada", "grace"}, // the letter of nobody is dropped by its stream
 		{User: "ada", Role: people.Grader}:      {"ada"},
 		{User: "grace", Role: people.Grader}:    {"grace"},
 		{User: "somebody", Role: people.Grader}: nil,
-		{User: "", Role: people.Grader}:         {""},
 	} {
-		for _, f := range []filter{{}, filterFor(t, "user=ada")} {
+		for _, f := range []filter{{}, filterFor(t, "user=ada"), filterFor(t, "user=ada&state=failed")} {
 			var got []string
 			keys, _ := w.chosen(f, drop, who)
 			for _, k := range keys {
@@ -146,6 +145,72 @@ func TestJobsPage(t *testing.T) {
 	}
 	if _, err := filterOf(url.Values{"state": {"asleep"}}); err == nil {
 		t.Error("an unknown state is taken")
+	}
+}
+
+// What the streams say of when a job was accepted goes before the first event that was heard of it.
+func TestAcceptedBeforeItWasHeardOf(t *testing.T) {
+	const id = "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f6"
+	x := newIndex()
+	x.event(event(jobs.EventPrefillBegun, "ada", id, time.Hour))
+	x.event(event(jobs.EventAccepted, "ada", "01936f2a-5b7c-7d3e-8f90-a1b2c3d4e5f7", time.Minute))
+	x.kept(admin.StreamIntake, &admin.Kept{Sequence: 1, JobID: id, User: "ada", Model: "m:1b", Stage: jobs.StagePrefill, Accepted: start})
+	x.sort()
+	if j := find(t, x, "ada", id); !j.accepted.Equal(start) || x.order[0] != j || j.state.Value() != "running" {
+		t.Errorf("accepted %v, %s", j.accepted, j.state.Value())
+	}
+}
+
+// A stream that was made anew is read from its beginning again, and what it does not hold any more is to be forgotten.
+func TestStreamMadeAnew(t *testing.T) {
+	w := newWatch(nil, slog.New(slog.DiscardHandler))
+	w.index.read = true
+	for i := range 3 {
+		w.index.kept(admin.StreamResults, &admin.Kept{Sequence: uint64(100 + i), JobID: fmt.Sprint(i), User: "ada", Status: jobs.Succeeded, Accepted: start})
+	}
+	streams := []admin.StreamStatus{{Name: admin.StreamResults, Messages: 3, LastSequence: 102}}
+	if w.compare(streams); w.surplus != 0 || w.index.tails[admin.StreamResults] != 102 {
+		t.Errorf("nothing happened, and %d times the streams held too little; read up to %d", w.surplus, w.index.tails[admin.StreamResults])
+	}
+	streams[0].Messages = 2 // one was purged
+	if w.compare(streams); w.surplus != 1 {
+		t.Errorf("one was purged, and %d times the streams held too little", w.surplus)
+	}
+	streams[0].Messages, streams[0].LastSequence = 5, 5
+	if w.compare(streams); w.surplus < 2 || w.index.tails[admin.StreamResults] != 0 {
+		t.Errorf("the stream was made anew; it is read on from %d", w.index.tails[admin.StreamResults])
+	}
+}
+
+// A cause of dead letters leads to those that it counts, and to no others.
+func TestCauseOfLetters(t *testing.T) {
+	w := newWatch(nil, slog.New(slog.DiscardHandler))
+	for i, e := range []struct {
+		code    jobs.Code
+		message string
+		stage   jobs.Stage
+	}{{jobs.CodeTimeout, "", jobs.StageDecode}, {jobs.CodeEngineFailed, "a timeout", jobs.StageDecode}, {jobs.CodeTimeout, "", jobs.StagePrefill}, {"", "?", jobs.StageDecode}} {
+		w.index.kept(admin.StreamDLQ, &admin.Kept{Sequence: uint64(i + 1), JobID: fmt.Sprint(i), User: "ada", Model: "m:1b", Stage: e.stage, Stored: start, Error: jobs.ErrorInfo{Code: e.code, Message: e.message}})
+	}
+	why := w.queues(operator, start).Why
+	if len(why) != 4 {
+		t.Fatalf("the causes are %+v", why)
+	}
+	for _, g := range why {
+		_, query, _ := strings.Cut(g.Path, "?")
+		if p := w.jobs(filterFor(t, query), 1, operator, start); len(p.Rows) != g.Count || p.Rows[0].Code != g.Code {
+			t.Errorf("the cause %+v leads to %d jobs", g, len(p.Rows))
+		}
+	}
+	if p := w.jobs(filterFor(t, ""), 99, operator, start); len(p.Rows) != 4 || p.Number != 1 {
+		t.Errorf("a page after the last one has %d rows, and is number %d", len(p.Rows), p.Number)
+	}
+}
+
+// A record with names that are too long is nobody's, and breaks no page.
+func TestResultOfNobody(t *testing.T) {
+	if j := jobOf(&jobs.Result{JobID: "x", User: "ada", Model: strings.Repeat("m", 5*jobs.MaxName)}); j != nil {
+		t.Errorf("it is a job: %+v", j)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"tandem/client/admin"
 	"tandem/internal/people"
+	"tandem/internal/protocol"
 	"tandem/internal/sanitize"
 	"tandem/internal/units"
 	"tandem/jobs"
@@ -20,6 +21,7 @@ const (
 	maxText    = 200_000         // bytes of a text that are shown: its end
 	forgetsJob = 2 * time.Minute // that nobody looks at
 	askLimit   = 5 * time.Second // for NATS to give the records of a job
+	maxDetails = 200             // jobs whose records are kept
 )
 
 // details are the records of jobs whose pages are open, or were a moment ago.
@@ -43,11 +45,14 @@ type detail struct {
 	}
 }
 
-// of has the details of a job, until nobody has asked for them for a while.
-func (d *details) of(key jobKey) *detail {
+// of has the details of a job, until nobody has asked for them for a while. They are kept of a job that is known, if there are not too many.
+func (d *details) of(key jobKey, known bool) *detail {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.m[key]
+	if one == nil && (!known || len(d.m) >= maxDetails) {
+		return &detail{}
+	}
 	if one == nil {
 		one = &detail{}
 		one.forget = time.AfterFunc(forgetsJob, func() {
@@ -148,7 +153,10 @@ type happening struct{ At, After, What, Where, Note string }
 
 // job draws the page of a job.
 func (c *Console) job(r *http.Request) (any, error) {
-	user, err := jobs.DecodeToken(r.PathValue("user"))
+	user, err := "", error(nil) // of a record that could not be read
+	if token := r.PathValue("user"); token != protocol.NoUser {
+		user, err = jobs.DecodeToken(token)
+	}
 	id := r.PathValue("id")
 	if err != nil || jobs.CheckID("job id", id) != nil {
 		return nil, refuse(http.StatusNotFound, "%.80q of user %.80q is no job: an id is a UUID", id, r.PathValue("user"))
@@ -156,22 +164,27 @@ func (c *Console) job(r *http.Request) (any, error) {
 	c.watch.wantJobs(r.Context())
 	who, now, key := people.From(r.Context()), time.Now(), jobKey{wordOf(user), id}
 	known := c.watch.jobCopy(key)
-	d := c.details.of(key)
+	d := c.details.of(key, known != nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), askLimit)
 	defer cancel()
 	system := c.watch.system.For(user)
-	if d.result == nil && (known == nil || known.ended()) {
+	if d.result == nil && user != "" && (known == nil || known.ended()) {
 		if d.result, err = system.OwnResult(ctx, id); err != nil {
 			return nil, err
+		}
+		if r := d.result; r != nil { // of which the rest may have megabytes
+			r.Text, r.Thinking, r.Logprobs, r.Embeddings, r.ToolCalls = tail(r.Text), tail(r.Thinking), nil, nil, nil
 		}
 	}
 	if known == nil && d.result == nil {
 		return nil, refuse(http.StatusNotFound, "job %s of %s is not known: no stream holds anything of it; results are kept for 7 days", id, cmp.Or(user, "nobody"))
 	}
 	if known == nil {
-		known = jobOf(d.result)
+		if known = jobOf(d.result); known == nil {
+			return nil, refuse(http.StatusNotFound, "the result of job %s has names that are too long", id)
+		}
 	}
 	if known.letter > 0 && d.letter == nil {
 		if d.letter, err = system.OwnLetter(ctx, id); err != nil {
@@ -180,7 +193,7 @@ func (c *Console) job(r *http.Request) (any, error) {
 	}
 	p := jobPage{jobRow: rowOfJob(known, who, now), Ended: known.ended()}
 	touch := who.MayTouch(user)
-	if touch && !p.Ended && d.stop == nil {
+	if touch && !p.Ended && d.stop == nil && d.forget != nil {
 		d.listen(c.open, c.watch, user, known.batch.Value(), id)
 	}
 	if p.Ended {
@@ -214,6 +227,9 @@ func jobOf(r *jobs.Result) *job {
 		JobID: r.JobID, User: r.User, Batch: r.Batch, Model: r.Model, Status: r.Status, Method: r.Method, Seconds: r.Timings.TotalSeconds, Usage: r.Usage, Workers: r.Servers,
 		Accepted: r.FinishedAt.Add(-time.Duration(r.Timings.TotalSeconds * float64(time.Second))), Sequence: 1,
 	})
+	if len(x.order) == 0 { // a worker wrote what is none of ours
+		return nil
+	}
 	return x.order[0]
 }
 
@@ -249,7 +265,7 @@ func (p *jobPage) describe(j *job, d *detail, touch bool, now time.Time) {
 	case !touch:
 		p.TextNote = "What it was asked and what it answered, its own user and operators see."
 	case r != nil:
-		p.Text, p.Thinking = tail(r.Text), tail(r.Thinking)
+		p.Text, p.Thinking = r.Text, r.Thinking
 		if p.Text == "" {
 			p.TextNote = "It has no text."
 		}

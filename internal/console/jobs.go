@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"tandem/internal/people"
+	"tandem/internal/protocol"
 	"tandem/internal/units"
 	"tandem/jobs"
 )
@@ -24,11 +26,15 @@ type filter struct {
 	State               state
 	Model, Batch, User  string
 	Method              jobs.Method
-	Error               string // part of an error's code or text, in any case
-	matchUser           bool   // User must be it, even if that is empty
-	lower               string // of Error
+	Error               string     // part of an error's code or text, in any case
+	Code                jobs.Code  // of the error, all of it; noCode for jobs that have none
+	Stage               jobs.Stage // that gave up
+	matchUser           bool       // User must be it, even if that is empty
+	none                bool       // it matches nothing
+	lower               string     // of Error
 	model, batch, user  word
 	method, stateIsWord word
+	code, stage         word
 }
 
 // methods are what may be filtered by.
@@ -38,7 +44,7 @@ var methods = []jobs.Method{jobs.MethodDisaggregated, jobs.MethodLocal, jobs.Met
 func filterOf(q url.Values) (filter, error) {
 	f := filter{
 		State: state(q.Get("state")), Model: strings.TrimSpace(q.Get("model")), Batch: strings.TrimSpace(q.Get("batch")), User: strings.TrimSpace(q.Get("user")),
-		Method: jobs.Method(q.Get("method")), Error: strings.TrimSpace(q.Get("error")),
+		Method: jobs.Method(q.Get("method")), Error: strings.TrimSpace(q.Get("error")), Code: jobs.Code(q.Get("code")), Stage: jobs.Stage(q.Get("stage")),
 	}
 	if f.State != "" && !slices.Contains(states, f.State) {
 		return f, refuse(http.StatusBadRequest, "state is %.40q; want one of %v", f.State, states)
@@ -46,21 +52,23 @@ func filterOf(q url.Values) (filter, error) {
 	if f.Method != "" && !slices.Contains(methods, f.Method) {
 		return f, refuse(http.StatusBadRequest, "method is %.40q; want one of %v", f.Method, methods)
 	}
-	for name, value := range map[string]string{"model": f.Model, "batch": f.Batch, "user": f.User, "error": f.Error} {
+	for name, value := range map[string]string{"model": f.Model, "batch": f.Batch, "user": f.User, "error": f.Error, "code": string(f.Code), "stage": string(f.Stage)} {
 		if len(value) > jobs.MaxName {
 			return f, refuse(http.StatusBadRequest, "%s is %d bytes long; %d are allowed", name, len(value), jobs.MaxName)
 		}
 	}
 	f.lower, f.model, f.batch, f.user, f.method, f.stateIsWord = strings.ToLower(f.Error), wordOf(f.Model), wordOf(f.Batch), wordOf(f.User), wordOf(string(f.Method)), wordOf(string(f.State))
+	f.code, f.stage = wordOf(strings.TrimPrefix(string(f.Code), noCode)), wordOf(string(f.Stage))
 	return f, nil
 }
+
+// noCode is the code of a filter for jobs without any.
+const noCode = "none"
 
 // of narrows a filter to the jobs that a person may touch.
 func (f filter) of(p people.Person) filter {
 	if !p.Role.May(people.Operator) {
-		if f.User != "" && f.User != p.User {
-			f.State = "nobody's"
-		}
+		f.none = f.User != "" && f.User != p.User
 		f.User, f.user, f.matchUser = p.User, wordOf(p.User), true
 	}
 	return f
@@ -69,7 +77,7 @@ func (f filter) of(p people.Person) filter {
 // Query is the filter as a page's address has it.
 func (f filter) Query() string {
 	q := url.Values{}
-	for name, value := range map[string]string{"state": string(f.State), "model": f.Model, "batch": f.Batch, "user": f.User, "method": string(f.Method), "error": f.Error} {
+	for name, value := range map[string]string{"state": string(f.State), "model": f.Model, "batch": f.Batch, "user": f.User, "method": string(f.Method), "error": f.Error, "code": string(f.Code), "stage": string(f.Stage)} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -78,6 +86,9 @@ func (f filter) Query() string {
 }
 
 func (f *filter) matches(j *job) bool {
+	if f.none || f.Code != "" && j.code != f.code || f.Stage != "" && j.stage != f.stage {
+		return false
+	}
 	switch f.State {
 	case "":
 	case unfinished:
@@ -140,18 +151,34 @@ func (c *Console) jobs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	number, err := strconv.Atoi(r.URL.Query().Get("page"))
-	if err != nil || number < 1 {
-		number = 1
-	}
 	c.watch.wantJobs(r.Context())
-	return c.watch.jobs(f, number, people.From(r.Context()), time.Now()), nil
+	return c.watch.jobs(f, pageOf(r.URL.Query()), people.From(r.Context()), time.Now()), nil
+}
+
+// pageOf is the number of the page of a list that a query asks for.
+func pageOf(q url.Values) int {
+	number, err := strconv.Atoi(q.Get("page"))
+	if err != nil {
+		return 1
+	}
+	return max(1, number)
+}
+
+// queryOfJobs is what the list depends on; one whose filter is wrong is not kept.
+func queryOfJobs(q url.Values) string {
+	f, _ := filterOf(q)
+	return f.Query() + "&page=" + strconv.Itoa(pageOf(q))
 }
 
 // jobs lists the jobs that match a filter, the last accepted first.
 func (w *watch) jobs(f filter, number int, who people.Person, now time.Time) jobsPage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.list(f, number, who, now)
+}
+
+// list is jobs; the lock must be held.
+func (w *watch) list(f filter, number int, who people.Person, now time.Time) jobsPage {
 	x := w.index
 	x.sort()
 	p := jobsPage{Filter: f, Number: number}
@@ -208,7 +235,9 @@ func (w *watch) jobs(f filter, number int, who people.Person, now time.Time) job
 	if matched < all {
 		p.Words += " of " + units.Count(all)
 	}
-	p.Pages = max(1, (matched+perPage-1)/perPage)
+	if p.Pages = max(1, (matched+perPage-1)/perPage); number > p.Pages {
+		return w.list(f, p.Pages, who, now)
+	}
 	at := func(n int) string {
 		if n < 1 || n > p.Pages {
 			return ""
@@ -229,13 +258,19 @@ func (w *watch) jobs(f filter, number int, who people.Person, now time.Time) job
 			p.Acts = append(p.Acts, act{v.Name, v.Title + " " + count(can[i], "job", "jobs") + " …"})
 		}
 	}
+	p.Problem = w.notRead()
+	return p
+}
+
+// notRead says why not all jobs may be known; nothing if they are. The lock must be held.
+func (w *watch) notRead() string {
 	switch {
 	case w.unread != "":
-		p.Problem = "What the streams hold cannot be read, so jobs may be missing here: " + w.unread
-	case !x.read:
-		p.Problem = "What the streams hold is being read: " + count(all, "job", "jobs") + " so far."
+		return "What the streams hold cannot be read, so jobs may be missing here: " + w.unread
+	case !w.index.read:
+		return "What the streams hold is being read: " + count(len(w.index.order), "job", "jobs") + " so far."
 	}
-	return p
+	return ""
 }
 
 func wordsOf(m map[word]bool) (list []string) {
@@ -288,7 +323,7 @@ func rowOfJob(j *job, who people.Person, now time.Time) jobRow {
 
 // pathOf is the address of a job's page.
 func pathOf(user, id string) string {
-	return home + "/jobs/" + url.PathEscape(jobs.EncodeToken(user)) + "/" + id
+	return home + "/jobs/" + url.PathEscape(cmp.Or(jobs.EncodeToken(user), protocol.NoUser)) + "/" + id
 }
 
 // moment is a time of day, with the day if it is another one than today, in UTC.

@@ -98,7 +98,9 @@ func (w *watch) follow(now time.Time, id string, e *jobs.Event) {
 		w.atWork[id] = j
 	}
 	if j == nil {
-		w.history.add(now, e, &said{})
+		if e.Type != jobs.EventProgress { // which tells of all tokens so far, and the ones before may have been counted
+			w.history.add(now, e, &said{})
+		}
 	} else {
 		w.pairs.event(now, e, j)
 		w.lanes.event(now, e, j)
@@ -112,12 +114,19 @@ func (w *watch) follow(now time.Time, id string, e *jobs.Event) {
 	}
 }
 
+// leave drops a request that has ended, if it is thought to be at work. The lock must be held.
+func (w *watch) leave(now time.Time, id string) {
+	if j := w.atWork[id]; j != nil {
+		w.lanes.leave(now, j)
+		delete(w.atWork, id)
+	}
+}
+
 // forget drops requests of whose end nobody has heard. The lock must be held.
 func (w *watch) forget(now time.Time) {
 	for id, j := range w.atWork {
 		if now.Sub(j.began) > keptUnended {
-			w.lanes.leave(now, j)
-			delete(w.atWork, id)
+			w.leave(now, id)
 		}
 	}
 }

@@ -87,6 +87,7 @@ func (w *watch) queues(who people.Person, now time.Time) queuesPage {
 		}
 	}
 	waiting, again := 0, 0
+	missing := ""
 	for _, m := range w.models {
 		for _, stage := range []jobs.Stage{jobs.StagePrefill, jobs.StageDecode} {
 			for i, class := range m.Classes {
@@ -114,6 +115,9 @@ func (w *watch) queues(who people.Person, now time.Time) queuesPage {
 			row.Full = max(row.Full, int(100*s.Bytes/uint64(s.MaxBytes)))
 		}
 		p.Streams = append(p.Streams, row)
+		if s.Missing {
+			p.Tone, missing = bad, s.Name
+		}
 		if row.Full >= 90 && s.Name != admin.StreamDLQ {
 			p.Tone = bad
 		}
@@ -121,7 +125,7 @@ func (w *watch) queues(who people.Person, now time.Time) queuesPage {
 	for _, g := range slices.SortedFunc(maps.Keys(groups), func(a, b letterGroup) int {
 		return cmp.Or(groups[b]-groups[a], cmp.Compare(a.Model, b.Model), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Code, b.Code))
 	}) {
-		g.Path = home + "/jobs?" + url.Values{"state": {string(anyLetter)}, "model": {g.Model}, "error": {g.Code}}.Encode()
+		g.Path = home + "/jobs?" + url.Values{"state": {string(anyLetter)}, "model": {g.Model}, "code": {cmp.Or(g.Code, noCode)}, "stage": {g.Stage}}.Encode()
 		g.Count = groups[letterGroup{Model: g.Model, Stage: g.Stage, Code: g.Code}]
 		p.Why = append(p.Why, g)
 	}
@@ -143,7 +147,10 @@ func (w *watch) queues(who people.Person, now time.Time) queuesPage {
 	if p.Letters > 0 {
 		p.Words += "; " + count(p.Letters, "could not be done", "could not be done")
 	}
-	if p.Tone == bad {
+	switch {
+	case missing != "":
+		p.Words += "; the stream " + missing + " is missing"
+	case p.Tone == bad:
 		p.Words += "; a stream is nearly full"
 	}
 	return p

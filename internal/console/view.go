@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ const (
 	sendLimit  = 10 * time.Second       // for a browser to take it
 	keepsAlive = 15 * time.Second       // between signs of life to one to which nothing is to be said
 	keepsDrawn = time.Minute            // a part of a page at which nobody looks
+	drawShare  = 50                     // times as long as a part took it is not drawn again
 	maxDrawn   = 1000                   // parts that are kept; of more, each is drawn for who asks alone
 )
 
@@ -31,6 +33,7 @@ type view struct {
 	part  string // the template
 	same  bool   // for all who look; else it depends on who does
 	draw  func(r *http.Request) (any, error)
+	query func(url.Values) string // what of the address's query the page depends on, in one form; nil for nothing
 
 	scripts []string // beside console.js, which each page has
 }
@@ -125,6 +128,7 @@ type part struct {
 	html    string
 	version uint64 // of what was seen
 	at      time.Time
+	took    time.Duration // to draw it
 }
 
 // find has the part of a page's request.
@@ -156,7 +160,10 @@ type drawn struct {
 
 // part draws what of a page changes: at most twice a second, for all who look at the same.
 func (c *Console) part(v view, r *http.Request) (drawn, error) {
-	key := strings.TrimPrefix(strings.TrimPrefix(r.URL.RequestURI(), livePath), home)
+	key := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, livePath), home)
+	if v.query != nil {
+		key += "?" + v.query(r.URL.Query())
+	}
 	if !v.same {
 		who := people.From(r.Context())
 		key += " " + string(who.Role) + " " + who.User
@@ -164,7 +171,8 @@ func (c *Console) part(v view, r *http.Request) (drawn, error) {
 	p := c.parts.find(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if seen, _ := c.watch.version(); p.html == "" || seen != p.version && time.Since(p.at) >= sendEvery {
+	if seen, _ := c.watch.version(); p.html == "" || seen != p.version && time.Since(p.at) >= max(sendEvery, drawShare*p.took) {
+		began := time.Now()
 		data, err := v.draw(r)
 		if err != nil {
 			return drawn{}, err
@@ -172,7 +180,7 @@ func (c *Console) part(v view, r *http.Request) (drawn, error) {
 		if p.html, err = render(v.part, data); err != nil {
 			return drawn{}, err
 		}
-		p.version, p.at = seen, time.Now()
+		p.version, p.at, p.took = seen, time.Now(), time.Since(began)
 	}
 	return drawn{p.html, p.version}, nil
 }

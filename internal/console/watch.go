@@ -126,7 +126,7 @@ func (w *watch) listen(ctx context.Context) {
 func (w *watch) event(e *jobs.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if max(len(e.Model), len(e.Worker)) > 2*jobs.MaxName { // nothing of ours
+	if max(len(e.Model), len(e.Worker), len(e.User), len(e.Batch), len(e.Code), len(e.Stage), len(e.Status), len(e.Method), len(e.Failure)) > 2*jobs.MaxName { // nothing of ours
 		return
 	}
 	accepted := e.At
@@ -235,15 +235,7 @@ func (w *watch) refresh(ctx context.Context) {
 	for _, p := range workers {
 		w.workers[p.Machine+"/"+p.Worker] = worker{p, w.asked, false}
 	}
-	inStreams := map[string]int{}
-	for _, s := range streams {
-		inStreams[s.Name] = int(s.Messages)
-	}
-	if x := w.index; len(streams) > 0 && x.read && (x.results > inStreams[admin.StreamResults] || x.letters > inStreams[admin.StreamDLQ] || x.begun > inStreams[admin.StreamIntake]+inStreams[admin.StreamRelay]) {
-		w.surplus++
-	} else {
-		w.surplus = 0
-	}
+	w.compare(streams)
 	w.forget(w.asked)
 	w.changed()
 }

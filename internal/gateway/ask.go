@@ -31,6 +31,11 @@ func (g *gateway) ask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
+	if seen, is := w.(*recorder); is {
+		traced, answered := traced(seen, r, "POST "+askPath)
+		defer answered()
+		r = traced
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxAsk)
 	return g.generate(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from)))
 }

@@ -19,6 +19,7 @@ import (
 
 	"tandem/client/admin"
 	"tandem/internal/httphost"
+	"tandem/internal/people"
 	"tandem/internal/tracing"
 	"tandem/jobs"
 )
@@ -38,7 +39,7 @@ type Options struct {
 	Timeout  time.Duration // after which a request that is not answered is given up, and its job cancelled; default half an hour
 	Version  string        // of the program
 	Console  http.Handler  // pages for people, below /console/, which asks package people who they are; nil for none
-	ReadOnly bool          // nobody changes anything in them
+	MostRole people.Role   // what anybody may do there at most, whatever the token says; without tokens what everybody may, grader if it is empty
 	Log      *slog.Logger  // of each request: who, what, status, seconds; no text of a prompt or an answer
 	Observe  Observer      // may be nil
 }
@@ -202,18 +203,13 @@ func (g *gateway) guard(mux *http.ServeMux) http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the stream before, on this connection
 		_, pattern := mux.Handler(r)
 		defer func() { answered(cmp.Or(pattern, "other"), seen.status, seen.limit) }()
-		if r.Method == http.MethodPost && pattern != "" && !strings.HasPrefix(r.URL.Path, consolePath) { // no other begins a job
-			traced, answered := tracing.Request(r, pattern)
-			defer func() { answered(seen.status) }()
-			r = traced
-		}
 		token := g.admit(seen, r, mux)
-		g.Log.Info("request", "token", token, "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob), tracing.Log(r.Context()))
+		g.Log.Info("request", "token", token, "method", r.Method, "path", cmp.Or(pattern, "other"), "status", seen.status, "seconds", g.now().Sub(began).Seconds(), "job", w.Header().Get(headerJob), seen.trace)
 	})
 }
 
 // admit lets a request through to its handler, or refuses it. It returns the name of its token.
-func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) (token string) {
+func (g *gateway) admit(w *recorder, r *http.Request, mux *http.ServeMux) (token string) {
 	as := dialect(ollamaError)
 	if strings.HasPrefix(r.URL.Path, "/v1/") {
 		as = openAIError
@@ -245,12 +241,25 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request, mux *http.ServeM
 		return token
 	}
 	defer left()
-	if _, pattern := mux.Handler(r); pattern == "" {
+	_, pattern := mux.Handler(r)
+	if pattern == "" {
 		writeError(w, as, refuse(http.StatusNotFound, "path", "there is no %s %.100q here; docs/GATEWAY.md lists what there is", r.Method, r.URL.Path))
 		return token
 	}
+	if r.Method == http.MethodPost { // no other begins a job
+		traced, answered := traced(w, r, pattern)
+		defer answered()
+		r = traced
+	}
 	mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	return token
+}
+
+// traced begins the trace of a request that was let in, or goes on with the one that it names.
+func traced(w *recorder, r *http.Request, pattern string) (_ *http.Request, answered func()) {
+	r, end := tracing.Request(r, pattern)
+	w.trace = tracing.Log(r.Context())
+	return r, func() { end(w.status) }
 }
 
 // read reads a request's body, strictly: no key twice, no key that is not known.
@@ -328,6 +337,7 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 	limit  string
+	trace  slog.Attr // names the request's trace; zero if there is none
 }
 
 func (r *recorder) WriteHeader(status int) {

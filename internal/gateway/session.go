@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -45,7 +46,7 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 		return ""
 	}
 	if g.tokens == nil {
-		g.serve(w, r, mux, people.Person{User: g.System.User(), Role: people.Operator})
+		g.serve(w, r, mux, people.Person{User: g.System.User(), Role: cmp.Or(g.MostRole, people.Grader)})
 		return ""
 	}
 	if r.URL.Path == signInPath || strings.HasPrefix(r.URL.Path, staticPath) {
@@ -70,7 +71,7 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 		for {
 			select {
 			case <-again.C:
-				if _, still := g.session(r); !still {
+				if now, still := g.session(r); !still || now.Role != who.Role || now.User != who.User {
 					stop()
 				}
 			case <-ctx.Done():
@@ -86,8 +87,8 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 
 // serve has the console answer a person.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request, mux *http.ServeMux, p people.Person) {
-	if g.ReadOnly {
-		p.Role = people.Viewer
+	if g.MostRole != "" && !g.MostRole.May(p.Role) {
+		p.Role = g.MostRole
 	}
 	mux.ServeHTTP(w, r.WithContext(people.With(r.Context(), p)))
 }

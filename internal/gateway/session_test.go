@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -125,4 +127,50 @@ func TestPeopleHavePlacesOfTheirOwn(t *testing.T) {
 	if len(g.streams) != 0 {
 		t.Error("pages take places of programs")
 	}
+}
+
+// Nobody may more in the console than its owner says; without tokens everybody is a grader of the gateway's own user, unless told otherwise.
+func TestMostRole(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	ops, err := AddToken(file, Token{Name: "ops", User: "ops", Role: people.Operator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[people.Role]people.Role{"": people.Operator, people.Viewer: people.Viewer, people.Grader: people.Grader, people.Operator: people.Operator} {
+		g, mux := consoleDoor(t, file)
+		g.MostRole = most
+		var got people.Person
+		mux.HandleFunc("GET "+consolePath+"who", func(_ http.ResponseWriter, r *http.Request) { got = people.From(r.Context()) })
+		_, cookie := signIn(t, g, mux, ops)
+		if ask(t, g, mux, consolePath+"who", cookie); got.Role != want || got.User != "ops" {
+			t.Errorf("an operator, where %q is the most, is %+v", most, got)
+		}
+	}
+}
+
+// A page that is open ends when its token gets another role, so that it is loaded with that one.
+func TestRoleChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "tokens.json")
+		ada, err := AddToken(file, Token{Name: "ada", User: "ada", Role: people.Operator})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, mux := consoleDoor(t, file)
+		_, cookie := signIn(t, g, mux, ada)
+		began := time.Now()
+		time.AfterFunc(time.Minute, func() {
+			data, err := os.ReadFile(file)
+			if err == nil {
+				err = os.WriteFile(file, bytes.Replace(data, []byte("operator"), []byte("viewer"), 1), 0o600)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		ask(t, g, mux, livePath, cookie)
+		if open := time.Since(began); open > time.Minute+2*recheckEvery {
+			t.Errorf("a page was open for %v after its token had another role", open-time.Minute)
+		}
+	})
 }

@@ -43,13 +43,14 @@ const (
 
 // StreamStatus is what a stream holds.
 type StreamStatus struct {
-	Name        string `json:"name"`
-	Missing     bool   `json:"missing,omitempty"`
-	Messages    uint64 `json:"messages"`
-	Bytes       uint64 `json:"bytes"`
-	MaxMessages int64  `json:"max_messages"`    // -1: no limit
-	MaxBytes    int64  `json:"max_bytes"`       // -1: no limit
-	Drift       string `json:"drift,omitempty"` // how its configuration differs, with the remedy
+	Name         string `json:"name"`
+	Missing      bool   `json:"missing,omitempty"`
+	Messages     uint64 `json:"messages"`
+	LastSequence uint64 `json:"last_sequence"` // of the message that came last; 0 before the first, and again if the stream is made anew
+	Bytes        uint64 `json:"bytes"`
+	MaxMessages  int64  `json:"max_messages"`    // -1: no limit
+	MaxBytes     int64  `json:"max_bytes"`       // -1: no limit
+	Drift        string `json:"drift,omitempty"` // how its configuration differs, with the remedy
 }
 
 // ModelStatus is the work there is for a model.
@@ -145,7 +146,7 @@ func (c *Conn) streamStatus(ctx context.Context, want jetstream.StreamConfig) (S
 		return status, c.failed(ctx, err, "look at stream %s", want.Name)
 	}
 	info := s.CachedInfo() // asked for this instant
-	status.Messages, status.Bytes = info.State.Msgs, info.State.Bytes
+	status.Messages, status.LastSequence, status.Bytes = info.State.Msgs, info.State.LastSeq, info.State.Bytes
 	status.MaxMessages, status.MaxBytes = info.Config.MaxMsgs, info.Config.MaxBytes
 	if err := streamDrift(info.Config, want); err != nil {
 		status.Drift = err.Error()

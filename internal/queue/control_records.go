@@ -46,6 +46,10 @@ const (
 func (c *Conn) Kept(ctx context.Context, stream string, after uint64) iter.Seq2[*Kept, error] {
 	return func(yield func(*Kept, error) bool) {
 		for {
+			if c.grader {
+				yield(nil, jobs.Errorf(jobs.CodeInvalid, "stream %s: a grader's key does not read streams; gateway.nk of submitter admin secure does", stream))
+				return
+			}
 			some, last, err := c.keptPart(ctx, stream, after)
 			if err != nil {
 				yield(nil, c.failed(ctx, err, "read stream %s", stream))

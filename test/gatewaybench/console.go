@@ -127,14 +127,14 @@ func (s *system) pages(ctx context.Context, n int, empty float64, out io.Writer)
 	}
 	read := time.Since(began)
 	queries := []url.Values{
-		{}, {"state": {"waiting"}}, {"state": {"failed"}}, {"state": {"dead letter"}}, {"model": {idleModel}, "batch": {"homework-3"}}, {"user": {"user-7"}}, {"method": {"disaggregated"}, "page": {"100"}},
-		{"error": {"after 41 tokens"}}, {"error": {"nothing like it"}}, {"state": {"succeeded"}, "user": {"user-2"}, "batch": {"homework-1"}, "page": {"3"}},
+		{}, {"state": {"waiting"}}, {"state": {"failed"}}, {"state": {"dead letter"}}, {"model": {idleModel}, "batch": {"homework-3"}}, {"user": {"user-7"}}, {"method": {"disaggregated"}},
+		{"error": {"after 41 tokens"}}, {"error": {"nothing like it"}}, {"state": {"succeeded"}, "user": {"user-2"}, "batch": {"homework-1"}},
 	}
 	var took []time.Duration
 	for i := range 300 {
 		began := time.Now()
 		q := queries[i%len(queries)]
-		q.Set("n", strconv.Itoa(i)) // none is drawn already
+		q.Set("page", strconv.Itoa(1+i/len(queries))) // none is drawn already
 		if _, err := s.console(ctx, "/jobs?"+q.Encode()); err != nil {
 			return err
 		}
@@ -317,11 +317,19 @@ func (s *system) acts(ctx context.Context, n int, _ float64, out io.Writer) erro
 		{"replay", url.Values{"state": {"dead letter"}, "error": {"broke off"}}, ""},
 		{"drop", url.Values{"state": {"dead letter"}, "error": {"broke off"}}, "dead letter"},
 	} {
-		form := url.Values{"verb": {one.verb}, "count": {strconv.Itoa(n)}}
+		form := url.Values{"verb": {one.verb}}
 		for name, values := range one.query {
 			form[name] = values
 		}
-		began := time.Now()
+		asked, err := s.console(ctx, "/jobs/confirm?"+form.Encode())
+		if err != nil {
+			return err
+		}
+		began, named := time.Now(), regexp.MustCompile(`name="confirmed" value="(\w+)"`).FindStringSubmatch(asked)
+		if named == nil {
+			return fmt.Errorf("%s asks %.2000s", one.verb, asked)
+		}
+		form.Set("confirmed", named[1])
 		var answer bytes.Buffer
 		if err := s.call(ctx, http.MethodPost, "/console/jobs/act", "application/x-www-form-urlencoded", strings.NewReader(form.Encode()), &answer); err != nil {
 			return err

@@ -105,7 +105,7 @@ func start(ctx context.Context, o options) (_ *system, err error) {
 			"--slots", strconv.Itoa(slots), "--num-ctx", "8192", "--http", "127.0.0.1:0", "--state-dir", filepath.Join(s.dir, "decode-"+model), "--log-level", "error"}}
 	}
 	s.worker, s.other = work(model, s.engine.URL()), work(slowModel, s.tap.url)
-	s.gateway = &program{s: s, path: filepath.Join(o.bin, "gateway"), args: []string{"--nats", s.nats.URL(), "--http", addr, "--user", "bench", "--plan", "local", "--log-level", "error"}}
+	s.gateway = &program{s: s, path: filepath.Join(o.bin, "gateway"), args: []string{"--nats", s.nats.URL(), "--http", addr, "--user", "bench", "--plan", "local", "--console-role", "operator", "--log-level", "error"}}
 	for _, p := range []*program{s.worker, s.other, s.gateway} {
 		if err := p.start(); err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ const say = (state, text) => {
 
 const connect = () => {
   source?.close()
+  if (!main.dataset.live) return // what is shown now has no news
   const mine = (source = new EventSource(main.dataset.live))
   mine.onopen = () => say('live', 'live')
   mine.onmessage = (e) => {
@@ -22,7 +23,7 @@ const connect = () => {
     mine.close()
     say('lost', 'reconnecting …')
     const page = await fetch(location, { redirect: 'manual' }).catch(() => null)
-    if (page?.type === 'opaqueredirect') return location.reload() // the session has ended
+    if (page?.type === 'opaqueredirect' || page?.status === 404) return location.reload() // the session has ended, or what the page is about is gone
     setTimeout(() => mine === source && connect(), 1000)
   }
 }

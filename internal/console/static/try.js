@@ -87,6 +87,7 @@ $('try')?.addEventListener('submit', async (e) => {
   for (const id of ['text', 'thoughts', 'metrics']) $(id).replaceChildren()
   $('text').hidden = $('thinking').hidden = true
   $('ask').disabled = !($('stop').disabled = false)
+  $('stop').focus()
   tell('Asked; waiting for the first text …')
   $('text').scrollIntoView({ block: 'nearest' })
   try {
@@ -95,6 +96,8 @@ $('try')?.addEventListener('submit', async (e) => {
     tell(asking.signal.aborted ? 'Stopped: its job was cancelled.' : e.message, asking.signal.aborted ? 'warn' : 'bad')
   } finally {
     asking = null
-    $('ask').disabled = !($('stop').disabled = true)
+    $('ask').disabled = false
+    if (document.activeElement === $('stop')) $('ask').focus()
+    $('stop').disabled = true
   }
 })
