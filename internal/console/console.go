@@ -57,9 +57,9 @@ func New(o Options) *Console {
 	c.stop = func() { stop(); running.Wait(); c.tasks.running.Wait() }
 	mux := http.NewServeMux()
 	c.view(mux, "/{$}", view{title: "Overview", part: "overview.html", same: true, scripts: []string{plotScript, "charts.js"}, draw: func(*http.Request) (any, error) { return c.watch.overview(time.Now()), nil }})
-	c.view(mux, "/jobs", view{title: "Jobs", part: "jobs.html", query: queryOfJobs, draw: c.jobs})
-	c.view(mux, "/jobs/{user}/{id}", view{title: "Job", part: "job.html", draw: c.job})
-	c.view(mux, "/queues", view{title: "Queues", part: "queues.html", same: true, draw: c.queues})
+	c.view(mux, "/jobs", view{title: "Jobs", part: "jobs.html", jobs: true, query: queryOfJobs, draw: c.jobs})
+	c.view(mux, "/jobs/{user}/{id}", view{title: "Job", part: "job.html", jobs: true, draw: c.job})
+	c.view(mux, "/queues", view{title: "Queues", part: "queues.html", same: true, jobs: true, draw: c.queues})
 	c.view(mux, "/tasks/{number}", view{title: "Jobs, many at once", part: "task.html", draw: c.task})
 	mux.HandleFunc("GET /console/jobs/confirm", c.may(people.Grader, c.confirm))
 	mux.HandleFunc("POST /console/jobs/act", c.may(people.Grader, c.act))

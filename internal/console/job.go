@@ -161,7 +161,6 @@ func (c *Console) job(r *http.Request) (any, error) {
 	if err != nil || jobs.CheckID("job id", id) != nil {
 		return nil, refuse(http.StatusNotFound, "%.80q of user %.80q is no job: an id is a UUID", id, r.PathValue("user"))
 	}
-	c.watch.wantJobs(r.Context())
 	who, now, key := people.From(r.Context()), time.Now(), jobKey{wordOf(user), id}
 	known := c.watch.jobCopy(key)
 	d := c.details.of(key, known != nil)

@@ -151,7 +151,6 @@ func (c *Console) jobs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.watch.wantJobs(r.Context())
 	return c.watch.jobs(f, pageOf(r.URL.Query()), people.From(r.Context()), time.Now()), nil
 }
 

@@ -59,7 +59,6 @@ var whatStreams = map[string]string{
 }
 
 func (c *Console) queues(r *http.Request) (any, error) {
-	c.watch.wantJobs(r.Context())
 	return c.watch.queues(people.From(r.Context()), time.Now()), nil
 }
 

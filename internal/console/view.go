@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	sendEvery  = 500 * time.Millisecond // at most, to a page that is open
-	sendLimit  = 10 * time.Second       // for a browser to take it
-	keepsAlive = 15 * time.Second       // between signs of life to one to which nothing is to be said
-	keepsDrawn = time.Minute            // a part of a page at which nobody looks
-	drawShare  = 50                     // times as long as a part took it is not drawn again
-	maxDrawn   = 1000                   // parts that are kept; of more, each is drawn for who asks alone
+	sendEvery    = 500 * time.Millisecond // at most, to a page that is open
+	sendLimit    = 10 * time.Second       // for a browser to take it
+	keepsAlive   = 15 * time.Second       // between signs of life to one to which nothing is to be said
+	keepsDrawn   = time.Minute            // a part of a page at which nobody looks
+	drawShare    = 50                     // times as long as a part took it is not drawn again,
+	longestPause = 5 * time.Second        // but no longer
+	maxDrawn     = 1000                   // parts that are kept; of more, each is drawn for who asks alone
 )
 
 const home, livePath = "/console", "/console/live"
@@ -32,6 +33,7 @@ type view struct {
 	title string
 	part  string // the template
 	same  bool   // for all who look; else it depends on who does
+	jobs  bool   // of what the streams hold of jobs, which are read while somebody looks
 	draw  func(r *http.Request) (any, error)
 	query func(url.Values) string // what of the address's query the page depends on, in one form; nil for nothing
 
@@ -160,6 +162,9 @@ type drawn struct {
 
 // part draws what of a page changes: at most twice a second, for all who look at the same.
 func (c *Console) part(v view, r *http.Request) (drawn, error) {
+	if v.jobs {
+		c.watch.wantJobs(r.Context())
+	}
 	key := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, livePath), home)
 	if v.query != nil {
 		key += "?" + v.query(r.URL.Query())
@@ -171,7 +176,7 @@ func (c *Console) part(v view, r *http.Request) (drawn, error) {
 	p := c.parts.find(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if seen, _ := c.watch.version(); p.html == "" || seen != p.version && time.Since(p.at) >= max(sendEvery, drawShare*p.took) {
+	if seen, _ := c.watch.version(); p.html == "" || seen != p.version && time.Since(p.at) >= min(max(sendEvery, drawShare*p.took), longestPause) {
 		began := time.Now()
 		data, err := v.draw(r)
 		if err != nil {
