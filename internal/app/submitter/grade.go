@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/forecast"
 	"tandem/internal/grader"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
@@ -134,13 +135,13 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 		if err != nil {
 			return err
 		}
-		foresees := newClassForesight(planned, c.Class, s.classPlan(c.Plan))
+		foresees := forecast.NewClassForesight(planned, c.Class, s.classPlan(c.Plan))
 		event = func(e grader.Event) {
-			foresees.event(e)
+			foresees.Event(e)
 			progress.graded(e)
 		}
 		s.sayFull(progress.say)
-		stop = progress.watch(wait, s, g.Batch(), "", a.Models(), foresees.until)
+		stop = progress.watch(wait, s, g.Batch(), "", a.Models(), foresees.Until)
 	}
 	class, err := g.Run(wait, models, event)
 	stop()
