@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tandem/client/admin"
+	"tandem/internal/grading"
 	"tandem/internal/look"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
@@ -23,6 +24,7 @@ import (
 type Options struct {
 	System  *admin.Client // hears what happens to jobs of all users, and knows the workers
 	Version string        // of the program
+	Grading *grading.Desk // has classes graded; nil if there is no folder for them
 	Log     *slog.Logger
 }
 
@@ -46,6 +48,7 @@ func New(o Options) *Console {
 	c.stop = func() { stop(); running.Wait() }
 	mux := http.NewServeMux()
 	c.view(mux, "/{$}", view{title: "Overview", part: "overview.html", same: true, draw: func(*http.Request) (any, error) { return c.watch.overview(time.Now()), nil }})
+	c.grading(mux, o.Grading)
 	mux.HandleFunc("GET /console/sign-in", c.signIn)
 	mux.HandleFunc("GET /console/static/{file}", static)
 	c.Handler = guard(mux)

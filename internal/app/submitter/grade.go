@@ -13,6 +13,7 @@ import (
 	"tandem/internal/grader"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
+	"tandem/internal/grading"
 	"tandem/jobs"
 )
 
@@ -72,7 +73,7 @@ func (c *gradeCmd) Run(ctx context.Context, s *session) error {
 	}
 	o.Plan = s.classPlan(c.Plan)
 	if s.local != nil && s.local.StandIns() {
-		o.Notice = "The models' answers are gibberish: stand-ins with random weights wrote them. Their judgements moved the points all the same, within the bounds; this is a test of the program, and no grade."
+		o.Notice = grading.StandIns
 	}
 	g, err := grader.Open(ctx, a, *o)
 	if err != nil {

@@ -34,7 +34,7 @@ var outputs = map[string][]any{
 	"rubric check":      {report.SelfCheck{}},
 	"release":           {grader.Released{}},
 	"result":            {jobs.Result{}},
-	"review":            {toDecide{}, report.Student{}, overrides.Line{}, []overrides.Line{}},
+	"review":            {grader.ToDecide{}, report.Student{}, overrides.Line{}, []overrides.Line{}},
 	"status":            {status{}},
 	"submit":            {jobs.Result{}, jobs.Chunk{}, submitted{}},
 	"together":          {report.Totals{}},
