@@ -451,7 +451,7 @@ func (d *classDesk) file(w http.ResponseWriter, r *http.Request) error {
 		text = []byte(strings.Replace(string(text), skips, back, 1))
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src "+style+"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-same-origin allow-downloads")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src "+style+"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	_, _ = w.Write(text) // whoever is gone is told nothing
 	return nil
 }
