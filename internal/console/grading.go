@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +128,9 @@ type classRow struct {
 	Mine              bool
 	Submissions, Done int
 }
+
+// Open reports whether something is left to review.
+func (c classRow) Open() bool { return c.Summary != nil && c.Summary.Review+c.Summary.Failed > 0 }
 
 // Address is where its page is.
 func (c classRow) Address() string { return address(c.Name) }
@@ -246,6 +251,7 @@ func studentRows(c *grading.Class) (rows []studentRow) {
 	for _, id := range ids {
 		rows = append(rows, known[id])
 	}
+	slices.SortStableFunc(rows, func(a, b studentRow) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 	return rows
 }
 
@@ -378,10 +384,9 @@ func (d *classDesk) submission(w http.ResponseWriter, r *http.Request) error {
 	page(w, http.StatusOK, "grading-student.html", struct {
 		shell
 		*grading.Submission
-		Name string
 		Chip chip
 		Row  classRow
-	}{d.shell(r, "Review "+c.Name), s, c.Names[s.ID], gradeChips[string(s.Status)], rowOfClass(c, people.From(r.Context()))})
+	}{d.shell(r, cmp.Or(c.Names[s.ID], s.ID)), s, gradeChips[string(s.Status)], rowOfClass(c, people.From(r.Context()))})
 	return nil
 }
 
