@@ -17,14 +17,17 @@ import (
 
 	"tandem/client"
 	"tandem/client/admin"
+	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/app/submitter"
 	"tandem/internal/gateway"
 	"tandem/internal/natsembed"
+	"tandem/internal/natsembed/natstest"
 	"tandem/internal/people"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/jobs"
+	"tandem/test/logs"
 	"tandem/test/npm"
 	"tandem/test/paperworker"
 )
@@ -34,18 +37,42 @@ const hostile = "<img src=x onerror=alert(1)>"
 // TestGrading has a browser bring a class to the console, from its files to its reports, and decide about it. Names of files and what the models say are markup. A terminal goes on with what the browser began.
 func TestGrading(t *testing.T) {
 	npm.Install(t)
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	server, err := natsembed.Start(t.Context(), natsembed.Options{Dir: t.TempDir(), LazySync: true})
+	said := &logs.Buffer{}
+	log := slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	t.Cleanup(func() {
+		for _, secret := range []string{"ermission", "student-0", "onerror", "homework-4"} { // what is not allowed, and what is private
+			if strings.Contains(said.String(), secret) {
+				t.Errorf("the log says %q:\n%s", secret, said.String())
+			}
+		}
+	})
+	models, keys := []string{"qwen3-coder:30b", "gpt-oss:120b"}, access.Folder(filepath.Join(t.TempDir(), "access"))
+	if err := keys.Create([]string{"127.0.0.1"}, models); err != nil {
+		t.Fatal(err)
+	}
+	server := natstest.Start(t, natsembed.Options{Include: keys.Config()})
+	operator := queue.Config{URL: server.URL(), Name: "operator", NKey: keys.Operator(), TLSCA: keys.CA(), Log: log}
+	conn, err := queue.Connect(t.Context(), operator)
+	if err == nil {
+		err = conn.EnsureStreams(t.Context())
+	}
+	for _, model := range models {
+		for _, role := range []jobs.Stage{protocol.RolePrefill, protocol.RoleDecode} {
+			if err == nil {
+				err = conn.EnsureConsumers(t.Context(), role, model)
+			}
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { server.Stop() })
-	here := queue.Config{URL: server.URL(), Log: log}
+	t.Cleanup(conn.Close)
 	g := &gate{open: make(chan struct{})}
-	for _, model := range []string{"qwen3-coder:30b", "gpt-oss:120b"} {
-		paperworker.Start(t, here, here, model, "machine of "+model, 2, g.judge)
+	for _, model := range models {
+		worker := queue.Config{URL: server.URL(), NKey: keys.Worker(protocol.RoleDecode, model), TLSCA: keys.CA(), Inbox: access.WorkerInbox(protocol.RoleDecode, model), Log: log}
+		paperworker.Start(t, worker, operator, model, "machine of "+model, 2, g.judge)
 	}
-	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), User: "gateway", Log: log})
+	c, err := client.Dial(t.Context(), client.Options{URL: server.URL(), NKey: keys.Gateway(), CA: keys.CA(), User: access.GatewayInbox, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +103,7 @@ func TestGrading(t *testing.T) {
 			dir := filepath.Join(classes, "homework-4")
 			var out bytes.Buffer
 			code := submitter.Main(r.Context(), []string{
-				"--nats", server.URL(), "--user", "grader", "grade", filepath.Join(dir, "submissions"), "--rubric", filepath.Join(dir, "rubric.json"), "--solution", filepath.Join(dir, "solution.ipynb"),
+				"--nats", server.URL(), "--nkey", keys.Operator(), "--tls-ca", keys.CA(), "--user", "grader", "grade", filepath.Join(dir, "submissions"), "--rubric", filepath.Join(dir, "rubric.json"), "--solution", filepath.Join(dir, "solution.ipynb"),
 				"--template", filepath.Join(dir, "template.ipynb"), "--out", filepath.Join(dir, "grades"), "--resume",
 			}, strings.NewReader(""), &out, &out)
 			if text := out.String(); code != app.ExitDegraded || !strings.Contains(text, "6 submissions: 2 graded") { // 3: some need review
