@@ -32,7 +32,7 @@ const (
 
 // grading has the pages of classes.
 func (c *Console) grading(mux *http.ServeMux, desk *grading.Desk) {
-	d := &classDesk{c, desk}
+	d := &classDesk{c, desk, grading.MaxUpload}
 	c.view(mux, "/grading", view{title: "Grading", part: "grading.html", draw: d.classes})
 	if desk == nil {
 		return
@@ -89,6 +89,7 @@ func (c *Console) grading(mux *http.ServeMux, desk *grading.Desk) {
 type classDesk struct {
 	*Console
 	desk *grading.Desk // nil if there is no folder for them
+	most int64         // bytes of an upload
 }
 
 // mine reports whether a person may see a class's texts and do something about it.
@@ -317,14 +318,14 @@ func (d *classDesk) upload(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadLimit))
-	r.Body = http.MaxBytesReader(w, r.Body, grading.MaxUpload)
+	r.Body = http.MaxBytesReader(w, r.Body, d.most)
 	form, err := r.MultipartReader()
 	if err != nil {
 		return refuse(http.StatusBadRequest, "this is no form with files: %v", err)
 	}
 	class, err = d.desk.Upload(r.Context(), class, user, form)
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-		return refuse(http.StatusRequestEntityTooLarge, "the files have more than 1 GB together; send fewer at a time")
+		return refuse(http.StatusRequestEntityTooLarge, "the files have more than %s together; send fewer at a time", units.Bytes(d.most))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return refuse(http.StatusBadRequest, "the files did not come whole; send them again")

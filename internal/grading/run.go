@@ -134,8 +134,9 @@ func (d *Desk) Start(class string, ask Ask) error {
 	run := &Run{Since: time.Now(), Answers: map[string]int{}, Statuses: map[string]report.Status{}}
 	return d.begin(class, run, func(ctx context.Context, c *Class) {
 		err := d.grade(ctx, c, ask, run)
+		paused := ctx.Err() != nil
 		d.free(class, func(w *work) {
-			if w.problem = ""; err != nil && ctx.Err() == nil {
+			if w.problem = ""; err != nil && !paused {
 				w.problem = d.say(class, err)
 			} else {
 				w.check = nil
@@ -181,8 +182,8 @@ type opened struct {
 	workers []admin.Presence
 }
 
-// load reads a class's files and takes its folder of grades.
-func (d *Desk) load(ctx context.Context, c *Class, ask Ask) (*opened, error) {
+// load reads a class's files and takes its folder of grades. What it asks models, it asks these workers; a dry run does without.
+func (d *Desk) load(ctx context.Context, c *Class, ask Ask, dry bool) (*opened, error) {
 	for what, there := range map[string]bool{"rubric": c.Rubric, "solution": c.Solution} {
 		if !there {
 			return nil, jobs.Errorf(jobs.CodeInvalid, "the class has no %s yet", what)
@@ -197,7 +198,7 @@ func (d *Desk) load(ctx context.Context, c *Class, ask Ask) (*opened, error) {
 		return nil, err
 	}
 	o := &opened{Assignment: a, system: d.System.For(cmp.Or(c.Owner, d.System.User()))}
-	if o.workers, err = o.system.Workers(ctx); err != nil && !ask.Checks {
+	if o.workers, err = o.system.Workers(ctx); err != nil && !ask.Checks && !dry {
 		return o, err
 	}
 	o.Grading, err = grader.Open(ctx, a, grader.Options{
@@ -217,7 +218,7 @@ func (d *Desk) check(ctx context.Context, c *Class) *Check {
 	check := &Check{}
 	text, _ := os.ReadFile(d.path(c.Name, rubricFile)) // that it is not there, load says
 	lines := strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n")
-	o, err := d.load(ctx, c, Ask{})
+	o, err := d.load(ctx, c, Ask{}, true)
 	if o != nil {
 		check.Notes, check.Missing = o.Rubric.Notes(), o.missing()
 		check.selfCheck(o.SelfCheck(), lines)
@@ -292,7 +293,7 @@ func quote(lines []string, line int, text string) Quote {
 
 // grade is [Desk.Start].
 func (d *Desk) grade(ctx context.Context, c *Class, ask Ask, run *Run) (err error) {
-	o, err := d.load(ctx, c, ask)
+	o, err := d.load(ctx, c, ask, false)
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,8 @@ func (d *Desk) Upload(ctx context.Context, class, user string, form *multipart.R
 		var part *multipart.Part
 		if part, err = form.NextPart(); err == nil {
 			err = u.part(ctx, part)
+		} else if err != io.EOF {
+			err = jobs.Errorf(jobs.CodeInvalid, "the form cannot be read: %w", err)
 		}
 	}
 	switch {
