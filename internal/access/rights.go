@@ -74,7 +74,7 @@ func worker(nkey string, role jobs.Stage, model string) user {
 // gateway has the rights of a program that submits jobs for any user, reads and hears all results, and keeps files, batches and usage in buckets of its own.
 func gateway(nkey string, models []string) user {
 	may := []string{
-		"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.NAMES.*",
+		"$SYS.REQ.SERVER.*.JSZ", "$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.INTAKE.*", "$JS.API.CONSUMER.INFO.RELAY.*", "$JS.API.CONSUMER.NAMES.*",
 		"$JS.API.DIRECT.GET.RESULTS.results.*.*.*", "$JS.API.DIRECT.GET.INTAKE", "$JS.API.DIRECT.GET.RELAY", "$JS.API.DIRECT.GET.RESULTS", "$JS.API.DIRECT.GET.DLQ",
 		"$JS.API.DIRECT.GET.KV_workers", "$JS.API.DIRECT.GET.KV_workers.>",
 		"$JS.API.DIRECT.GET.KV_handover_trials",

@@ -27,6 +27,7 @@ import (
 	"tandem/internal/access"
 	"tandem/internal/console"
 	"tandem/internal/gateway"
+	"tandem/internal/grading"
 	"tandem/internal/people"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
@@ -44,6 +45,7 @@ type GatewayFlags struct {
 	Timeout     time.Duration `default:"30m" env:"TANDEM_GATEWAY_TIMEOUT" placeholder:"TIME" help:"How long a request may wait for its answer (default ${default}); its job is cancelled then."`
 	Plan        jobs.Plan     `enum:",disaggregated,local,auto" default:"auto" env:"TANDEM_GATEWAY_PLAN" placeholder:"PLAN" help:"auto (default), what is fastest; disaggregated; or local. The header Tandem-Plan names another."`
 	ConsoleRole people.Role   `name:"console-role" enum:",viewer,grader,operator" default:"" env:"TANDEM_GATEWAY_CONSOLE_ROLE" placeholder:"ROLE" help:"What anybody may do in the console at most: viewer, look only; grader, something about jobs of the own user; operator, about those of all. Default: with --tokens what the token says, without them grader."`
+	Grading     string        `type:"path" env:"TANDEM_GATEWAY_GRADING" placeholder:"DIR" help:"Folder in which the console keeps and grades classes, readable by you only; no class is graded there without it."`
 	NATS        GatewayNATS   `embed:""`
 
 	Metrics      string `env:"TANDEM_GATEWAY_METRICS" placeholder:"ADDR" help:"Where Prometheus reads metrics, as 127.0.0.1:9464, at /metrics; nowhere without it. An address that other machines reach needs --metrics-token-file."`
@@ -255,7 +257,7 @@ func runGateway(ctx context.Context, f GatewayFlags, stderr io.Writer) error {
 	if f.Tokens != "" {
 		f.NATS.User = access.GatewayInbox // its own jobs are nobody's; each token's are of the token's user
 	}
-	at := GatewayAddress{HTTP: f.HTTP, TLSCert: f.TLSCert, TLSKey: f.TLSKey, Metrics: f.Metrics, Pprof: f.Pprof}
+	at := GatewayAddress{HTTP: f.HTTP, TLSCert: f.TLSCert, TLSKey: f.TLSKey, Metrics: f.Metrics, Pprof: f.Pprof, Grading: f.Grading}
 	if at.MetricsToken, err = readSecret("metrics-token-file", f.MetricsToken, minToken); err != nil {
 		return err
 	}
@@ -297,6 +299,8 @@ type GatewayAddress struct {
 	Metrics         string // host:port, for Prometheus; "" for none
 	MetricsToken    string // that Prometheus must have; "" for none
 	Pprof           string // host:port of this machine alone, for Go's profiler; "" for none
+	Grading         string // folder in which the console grades classes; "" for none
+	Notice          string // for their reports: what a reader must know of the models
 }
 
 // Gateway is a gateway that answers.
@@ -306,8 +310,9 @@ type Gateway struct {
 	server   *http.Server
 	gateway  *gateway.Gateway
 	console  *console.Console
-	metrics  *aside // nil if there is none
-	pprof    *aside // likewise
+	grading  *grading.Desk // nil if there is none
+	metrics  *aside        // nil if there is none
+	pprof    *aside        // likewise
 	done     chan error
 	close    func() // of what is its own; nil if nothing is
 }
@@ -347,7 +352,14 @@ func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*G
 		_ = errors.Join(listener.Close(), metrics.stop())
 		return nil, err
 	}
-	about := console.Options{System: o.System, Version: o.Version, Log: o.Log}
+	var desk *grading.Desk
+	if at.Grading != "" {
+		if desk, err = grading.OpenDesk(grading.Options{Dir: at.Grading, System: o.System, Plan: o.Plan, Notice: at.Notice}); err != nil {
+			_ = errors.Join(listener.Close(), metrics.stop(), pprof.stop())
+			return nil, err
+		}
+	}
+	about := console.Options{System: o.System, Version: o.Version, Grading: desk, Log: o.Log}
 	if o.Tokens != "" {
 		about.UsedBy = usedBy(o.System)
 	}
@@ -356,10 +368,10 @@ func StartGateway(ctx context.Context, at GatewayAddress, o gateway.Options) (*G
 	handler, err := gateway.New(ctx, o)
 	if err != nil {
 		pages.Close()
-		_ = errors.Join(listener.Close(), metrics.stop(), pprof.stop())
+		_ = errors.Join(listener.Close(), metrics.stop(), pprof.stop(), desk.Close())
 		return nil, err
 	}
-	g := &Gateway{listener: listener, tls: secure != nil, gateway: handler, console: pages, metrics: metrics, pprof: pprof, done: make(chan error, 1), server: &http.Server{
+	g := &Gateway{listener: listener, tls: secure != nil, gateway: handler, console: pages, grading: desk, metrics: metrics, pprof: pprof, done: make(chan error, 1), server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, TLSConfig: secure,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}}
@@ -422,7 +434,7 @@ func (g *Gateway) Stop() error {
 		err = errors.Join(err, served)
 	}
 	g.gateway.Close()
-	err = errors.Join(err, g.metrics.stop(), g.pprof.stop())
+	err = errors.Join(err, g.metrics.stop(), g.pprof.stop(), g.grading.Close())
 	if g.close != nil {
 		g.close()
 	}

@@ -1,42 +1,18 @@
 package app
 
 import (
-	"slices"
-	"strings"
-
 	"tandem/internal/engine"
-	"tandem/internal/pipeline"
+	"tandem/internal/forecast"
 	"tandem/internal/protocol"
-	"tandem/internal/queue"
-	"tandem/jobs"
 )
-
-// Writer is what decides whether KV states of a prefill worker are of use to another one.
-type Writer struct {
-	Machine     string
-	Fingerprint *jobs.Fingerprint // nil if it writes none
-	Check       *protocol.Check   // nil if it was not checked yet
-	Strict      bool              // its states are for engines that name their builds equally
-}
-
-// WriterOf is the worker of a presence as one that writes KV states.
-func WriterOf(p queue.Presence) Writer { return Writer{p.Machine, p.Fingerprint, p.Check, p.Strict} }
-
-// firstWriter is the first prefill worker of some; one that writes nothing if there is none.
-func firstWriter(present []queue.Presence) Writer {
-	if i := slices.IndexFunc(present, func(p queue.Presence) bool { return p.Role == protocol.RolePrefill }); i >= 0 {
-		return WriterOf(present[i])
-	}
-	return Writer{}
-}
 
 // peers lists the other live workers of the model.
 func (w *Worker) peers() []engine.Peer {
 	present := w.queue.Peers()
-	from := firstWriter(present)
+	from := forecast.FirstWriter(present)
 	if w.role == protocol.RolePrefill {
 		d := w.monitor.Health().Description
-		from = Writer{Machine: w.flags.Machine, Strict: w.flags.HandoverStrict}
+		from = forecast.Writer{Machine: w.flags.Machine, Strict: w.flags.HandoverStrict}
 		if d.KVTransfer != nil {
 			from.Fingerprint = &d.KVTransfer.Fingerprint
 		}
@@ -44,7 +20,7 @@ func (w *Worker) peers() []engine.Peer {
 	}
 	var peers []engine.Peer
 	for _, p := range present {
-		peers = append(peers, DecodePeer(p, from))
+		peers = append(peers, forecast.DecodePeer(p, from))
 	}
 	return peers
 }
@@ -55,56 +31,10 @@ func (w *Worker) takesNone() (why string) {
 	self := w.presence()
 	for _, p := range w.queue.Peers() {
 		if p.Role == protocol.RolePrefill {
-			if why = DecodePeer(self, WriterOf(p)).NoStates; why == "" {
+			if why = forecast.DecodePeer(self, forecast.WriterOf(p)).NoStates; why == "" {
 				break
 			}
 		}
 	}
 	return why
-}
-
-// Peers are the live workers of a model, as its first prefill worker sees them.
-func Peers(present []queue.Presence, model string) (peers []engine.Peer) {
-	live := slices.DeleteFunc(slices.Clone(present), func(p queue.Presence) bool { return p.Model != model || !p.Live() })
-	from := firstWriter(live)
-	for _, p := range live {
-		peers = append(peers, DecodePeer(p, from))
-	}
-	return peers
-}
-
-// DecodePeer is a worker as a prefill worker sees it that writes such KV states.
-func DecodePeer(p queue.Presence, from Writer) engine.Peer {
-	peer := engine.Peer{
-		Worker: p.Worker, Role: p.Role, Running: p.Running, Machine: p.Machine, Slots: p.Slots, Busy: p.Busy, Rates: p.Rates, Prefixes: p.Prefixes, Copies: p.Copies, Rows: p.Rows,
-	}
-	if p.Fingerprint != nil {
-		peer.CacheType = p.Fingerprint.CacheK
-	}
-	peer.NoStates, peer.Failure = refusal(p, from)
-	return peer
-}
-
-// refusal is why KV states of the writer are of no use to a worker; empty if they are.
-func refusal(p queue.Presence, from Writer) (why string, called jobs.Failure) {
-	switch {
-	case from.Fingerprint == nil:
-		return "the prefill engine writes none", jobs.FailNoState
-	case p.Fingerprint == nil && p.NoState == "": // it may say more in a moment
-		return "the engine of " + p.Machine + " takes none: it does not say why", ""
-	case p.Fingerprint == nil:
-		return "the engine of " + p.Machine + " takes none: " + p.NoState, jobs.FailNoState
-	case slices.Contains(p.StoppedPairs, from.Machine):
-		return p.Machine + " takes none from " + from.Machine + " any more, since first predictions differed; " + pipeline.RemedyFor(from.Machine), jobs.FailStopped
-	}
-	if list := p.Fingerprint.Differences(*from.Fingerprint, p.Strict || from.Strict); len(list) > 0 {
-		return "the two engines differ: " + strings.Join(list, "; "), jobs.FailFingerprint
-	}
-	if from.Check == nil || p.Check == nil { // it is being made, and when a state has come to the decode machine there will be both
-		return "", ""
-	}
-	if why = engine.Differ(from.Machine, from.Check, p.Machine, p.Check); why != "" {
-		called = jobs.FailDiffer
-	}
-	return why, called
 }

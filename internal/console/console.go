@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tandem/client/admin"
+	"tandem/internal/grading"
 	"tandem/internal/look"
 	"tandem/internal/people"
 	"tandem/internal/sanitize"
@@ -27,6 +28,7 @@ import (
 type Options struct {
 	System  *admin.Client // hears what happens to jobs of all users, and knows the workers
 	Version string        // of the program
+	Grading *grading.Desk // has classes graded; nil if there is no folder for them
 	Log     *slog.Logger
 
 	UsedBy func(ctx context.Context, from string) ([]Usage, error) // what each token used on each day from one on; nil if none is needed
@@ -67,6 +69,7 @@ func New(o Options) *Console {
 	c.machines(mux)
 	c.usage(mux)
 	c.try(mux)
+	c.grading(mux, o.Grading)
 	mux.HandleFunc("GET /console/sign-in", c.signIn)
 	mux.HandleFunc("GET /console/static/{file...}", static)
 	c.Handler = guard(mux)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ const home, livePath = "/console", "/console/live"
 // view is a page of which all below its head is drawn again whenever something has changed, and sent to those who have it open.
 type view struct {
 	title string
+	named string // the part of the path that is the title in its place, if any
 	part  string // the template
 	same  bool   // for all who look; else it depends on who does
 	jobs  bool   // of what the streams hold of jobs, which are read while somebody looks
@@ -42,7 +44,7 @@ type view struct {
 
 // sections are the pages that each page leads to.
 var sections = []struct{ Path, Name string }{
-	{home + "/", "Overview"}, {home + "/jobs", "Jobs"}, {home + "/queues", "Queues"}, {home + "/machines", "Machines"}, {home + "/usage", "Usage"}, {home + "/try", "Try it"},
+	{home + "/", "Overview"}, {home + "/jobs", "Jobs"}, {home + "/grading", "Grading"}, {home + "/queues", "Queues"}, {home + "/machines", "Machines"}, {home + "/usage", "Usage"}, {home + "/try", "Try it"},
 }
 
 // shell is around each page.
@@ -79,7 +81,7 @@ func (c *Console) view(mux *http.ServeMux, path string, v view) {
 			c.fail(w, r, err)
 			return
 		}
-		s := c.shell(r, v.title)
+		s := c.shell(r, cmp.Or(r.PathValue(v.named), v.title))
 		s.Scripts = v.scripts
 		s.Live, s.Part = livePath+strings.TrimPrefix(r.URL.RequestURI(), home), template.HTML(part.html)
 		page(w, http.StatusOK, "page.html", s)

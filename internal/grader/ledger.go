@@ -1,14 +1,19 @@
 package grader
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"tandem/internal/grader/journal"
 	"tandem/internal/grader/report"
 	"tandem/internal/grader/rubric"
+	"tandem/jobs"
 )
 
 // ledgerFile is what a grading remembers: one JSON object a line, only ever appended to, each on the disk before what it promises is done. It has no name of a
@@ -139,6 +144,27 @@ func (l *ledger) take(text []byte, byJob map[string]*attempt) error {
 		return errors.New("it says not one thing")
 	}
 	return nil
+}
+
+// Owner is the user whose grading a folder holds, "" if none was begun there.
+func Owner(out string) (string, error) {
+	f, err := os.Open(filepath.Join(out, ledgerFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := bufio.NewReader(f).ReadBytes('\n')
+	var n line
+	if err == io.EOF { // it died while it wrote its first line
+		return "", nil
+	}
+	if err = errors.Join(err, journal.Decode(text, &n)); err != nil || n.Begun == nil {
+		return "", jobs.Errorf(jobs.CodeInvalid, "%s of %s is damaged: put the file back as it was", ledgerFile, filepath.Base(out))
+	}
+	return n.Begun.User, nil
 }
 
 // begin makes the first line, unless it is there.

@@ -180,6 +180,16 @@ func (g *Grading) warn(format string, args ...any) {
 	g.warnings = append(g.warnings, fmt.Sprintf(format, args...))
 }
 
+// People are whose submissions these are, in their order.
+func (g *Grading) People() []intake.Student {
+	list := make([]intake.Student, 0, len(g.submissions))
+	for _, s := range g.submissions {
+		one, _ := g.roster.Student(s.file.ID)
+		list = append(list, one)
+	}
+	return list
+}
+
 // Batch is the name of the jobs' batch.
 func (g *Grading) Batch() string { return g.batch }
 

@@ -2,6 +2,7 @@ package grader
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -287,6 +288,39 @@ func (r *Review) known(t score.Thing) bool {
 		}
 	}
 	return false
+}
+
+// ToDecide is what is open in a class.
+type ToDecide struct {
+	Rare     []report.Rare `json:"rare"`
+	Requests []Request     `json:"requests"`
+	Students []report.Row  `json:"students"` // to look at, the most doubtful first
+}
+
+// ToDecide lists what is open.
+func (r *Review) ToDecide() (*ToDecide, error) {
+	requests, err := r.Requests()
+	if err != nil {
+		return nil, err
+	}
+	d := &ToDecide{Rare: append([]report.Rare{}, r.class.Rare...), Requests: requests, Students: []report.Row{}}
+	for _, row := range r.class.Students {
+		if row.Status == report.Review || row.Status == report.Failed {
+			d.Students = append(d.Students, row)
+		}
+	}
+	slices.SortStableFunc(d.Students, func(a, b report.Row) int {
+		return cmp.Or(cmp.Compare(doubt(b), doubt(a)), cmp.Compare(b.Flags, a.Flags))
+	})
+	return d, nil
+}
+
+// doubt is how much is open: all, of one that could not be graded.
+func doubt(row report.Row) float64 {
+	if row.Status == report.Failed {
+		return 1e9
+	}
+	return row.High - row.Low
 }
 
 // Request is what a student wrote who asks for a second look.

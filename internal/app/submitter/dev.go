@@ -2,13 +2,17 @@ package submitter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"tandem/client"
 	"tandem/internal/access"
 	"tandem/internal/app"
 	"tandem/internal/gateway"
+	"tandem/internal/grading"
 	"tandem/internal/telemetry"
 	"tandem/jobs"
 )
@@ -20,6 +24,7 @@ type devCmd struct {
 	NATSOnly    bool     `name:"nats-only" xor:"part" help:"Only the NATS server, no workers."`
 	EnginesOnly bool     `name:"engines-only" xor:"part" help:"Only the two stand-in engines, for workers that you start yourself."`
 	HTTP        string   `name:"http" placeholder:"ADDR" help:"Answer programs that speak Ollama's or OpenAI's API there, as 127.0.0.1:11500."`
+	Grading     string   `type:"path" placeholder:"DIR" help:"With --http: folder in which the console keeps and grades classes (default: in --store, else a private one, removed at the end)."`
 	Secure      bool     `help:"Ask for keys over TLS, and give each program its own rights only, as deploy/ does."`
 	Grader      []string `sep:"none" placeholder:"NAME" help:"User who may submit, with --secure; may be repeated (default: --user, or the login name)."`
 	Model       []string `short:"m" sep:"none" placeholder:"NAME" help:"Model to serve; may be repeated (default: the two of the example)."`
@@ -31,7 +36,7 @@ func (devCmd) Help() string {
 }
 
 // Run starts the system and waits for a signal.
-func (c *devCmd) Run(ctx context.Context, s *session) error {
+func (c *devCmd) Run(ctx context.Context, s *session) (err error) {
 	log, err := telemetry.NewLogger(s.err, s.LogFormat, slog.LevelInfo)
 	if err != nil {
 		return err
@@ -52,6 +57,14 @@ func (c *devCmd) Run(ctx context.Context, s *session) error {
 	})
 	if err != nil {
 		return err
+	}
+	if c.HTTP != "" && c.Grading == "" {
+		if c.Grading = filepath.Join(c.Store, "grading"); c.Store == "" {
+			if c.Grading, err = os.MkdirTemp("", "tandem-grading-"); err != nil {
+				return fmt.Errorf("make folder of classes: %w", err)
+			}
+			defer func() { err = errors.Join(err, os.RemoveAll(c.Grading)) }()
+		}
 	}
 	gateway, err := c.startGateway(ctx, s, log)
 	if err != nil {
@@ -78,7 +91,11 @@ func (c *devCmd) startGateway(ctx context.Context, s *session, log *slog.Logger)
 		folder := s.local.Access()
 		o.User, o.CA, o.NKey, user = access.GatewayInbox, folder.CA(), folder.Gateway(), c.Grader[0]
 	}
-	g, err := app.DialGateway(ctx, app.GatewayAddress{HTTP: c.HTTP}, o, user, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
+	at := app.GatewayAddress{HTTP: c.HTTP, Grading: c.Grading}
+	if s.local.StandIns() {
+		at.Notice = grading.StandIns
+	}
+	g, err := app.DialGateway(ctx, at, o, user, gateway.Options{Plan: s.local.Plan(), Version: app.Version(), Log: log})
 	if err == nil {
 		s.say("programs that speak Ollama's or OpenAI's API are answered at %s", g.URL())
 	}

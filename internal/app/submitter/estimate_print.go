@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tandem/internal/forecast"
 	"tandem/internal/protocol"
 	"tandem/internal/sanitize"
 	"tandem/internal/units"
@@ -13,19 +14,19 @@ import (
 )
 
 // printEstimate prints when jobs will be done.
-func (s *session) printEstimate(e *estimate) error {
+func (s *session) printEstimate(e *forecast.Estimate) error {
 	if s.JSON {
 		return s.print(e)
 	}
 	var b strings.Builder
-	e.write(&b)
+	writeEstimate(&b, e)
 	_, err := io.WriteString(s.out, sanitize.Text(b.String()))
 	return err
 }
 
-func (e *estimate) write(b *strings.Builder) {
+func writeEstimate(b *strings.Builder, e *forecast.Estimate) {
 	for _, m := range e.Models {
-		m.write(b)
+		writeModel(b, &m)
 	}
 	if e.Seconds > 0 {
 		models := ""
@@ -36,15 +37,15 @@ func (e *estimate) write(b *strings.Builder) {
 	}
 }
 
-// write prints a model's part. Writing to a [strings.Builder] cannot fail.
-func (m *modelEstimate) write(b *strings.Builder) {
+// writeModel prints a model's part. Writing to a [strings.Builder] cannot fail.
+func writeModel(b *strings.Builder, m *forecast.ModelEstimate) {
 	fmt.Fprintf(b, "%s: %d jobs, %d prompt tokens (%d of them in shared prefixes), answers of about %d tokens; %s\n",
-		cell(m.Model), m.Jobs, m.PromptTokens, m.SharedTokens, m.AnswerTokens, cell(m.who()))
+		cell(m.Model), m.Jobs, m.PromptTokens, m.SharedTokens, m.AnswerTokens, cell(who(m)))
 	if m.JobsBefore > 0 {
 		fmt.Fprintf(b, "jobs of others run or wait already: %d; they are taken to be like these\n", m.JobsBefore)
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%-16s\tdone in\thanded over\tmoved\twith one more %s\twith one more %s\t\n", "plan", cell(m.like(protocol.RolePrefill)), cell(m.like(protocol.RoleDecode)))
+	fmt.Fprintf(t, "%-16s\tdone in\thanded over\tmoved\twith one more %s\twith one more %s\t\n", "plan", cell(like(m, protocol.RolePrefill)), cell(like(m, protocol.RoleDecode)))
 	for _, p := range m.Plans {
 		mark := " "
 		if p.Asked {
@@ -54,13 +55,13 @@ func (m *modelEstimate) write(b *strings.Builder) {
 	}
 	_ = t.Flush()
 	if m.Missing != "" {
-		fmt.Fprintf(b, "no live %s worker serves %s: its jobs wait until one is started; the figures are as if that were on a %s\n", m.Missing, cell(m.Model), publishedDecode)
+		fmt.Fprintf(b, "no live %s worker serves %s: its jobs wait until one is started; the figures are as if that were on a %s\n", m.Missing, cell(m.Model), forecast.PublishedDecode)
 	}
 	switch {
 	case m.Published:
 		fmt.Fprintln(b, notMeasured)
 	case len(m.NotMeasured) > 0:
-		fmt.Fprintf(b, "not measured yet, so that published figures of a %s and a %s stand for it: %s\n", publishedPrefill, publishedDecode, cell(strings.Join(m.NotMeasured, ", ")))
+		fmt.Fprintf(b, "not measured yet, so that published figures of a %s and a %s stand for it: %s\n", forecast.PublishedPrefill, forecast.PublishedDecode, cell(strings.Join(m.NotMeasured, ", ")))
 	}
 }
 
@@ -81,7 +82,7 @@ func moved(bytes float64) string {
 }
 
 // who says which machines do what.
-func (m *modelEstimate) who() string {
+func who(m *forecast.ModelEstimate) string {
 	var list []string
 	for _, w := range m.Workers {
 		text := w.Machine + " (" + string(w.Role)
@@ -94,11 +95,11 @@ func (m *modelEstimate) who() string {
 }
 
 // like is the machine of a role that one more would be like.
-func (m *modelEstimate) like(role jobs.Stage) string {
+func like(m *forecast.ModelEstimate, role jobs.Stage) string {
 	for _, w := range m.Workers {
 		if w.Role == role {
 			return w.Machine
 		}
 	}
-	return publishedPeer(role).Machine
+	return forecast.PublishedPeer(role).Machine
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tandem/internal/forecast"
 	"tandem/internal/grader"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
@@ -47,7 +48,7 @@ func TestEstimateBatch(t *testing.T) {
 	}
 	// A state of 800 MB: written in 0.2 s, moved in 0.8 s, read and checked in 0.22 s.
 	const handed, first = 0.22 + 4, 2 + 0.2 + 0.8
-	for i, want := range []planEstimate{
+	for i, want := range []forecast.PlanEstimate{
 		{Plan: jobs.PlanAuto, Seconds: 2*2.2 + 10, HandedOver: 2, BytesMoved: 1.6e9, MorePrefill: 12, MoreDecode: first + 2*2.2 + handed},
 		{Plan: jobs.PlanDisaggregated, Asked: true, Seconds: first + 3*handed, HandedOver: 3, BytesMoved: 2.4e9, MorePrefill: first + 3*handed, MoreDecode: first + 2*2.2 + handed},
 		{Plan: jobs.PlanLocal, Seconds: 36, MorePrefill: 36, MoreDecode: 24},
@@ -78,7 +79,7 @@ func TestEstimateBehindOthers(t *testing.T) {
 	}
 	o.Workers = o.Workers[:1]
 	m = estimateBatch(o, classOf(1, "")).Models[0]
-	if m.Missing != protocol.RoleDecode || len(m.Workers) != 2 || m.Workers[1].Machine != publishedDecode || len(m.NotMeasured) == 0 {
+	if m.Missing != protocol.RoleDecode || len(m.Workers) != 2 || m.Workers[1].Machine != forecast.PublishedDecode || len(m.NotMeasured) == 0 {
 		t.Errorf("without a decode worker %+v", m)
 	}
 }
@@ -135,23 +136,23 @@ func TestClassForesight(t *testing.T) {
 	}}
 	o := hallFor()
 	// The prefix in 4 s once, two own parts in 4 s each, two answers in 4 s each.
-	if e := estimateClass(o, p, jobs.Batch, jobs.PlanLocal); len(e.Models) != 1 || !within1(e.Seconds, 4+2*8) {
+	if e := forecast.Class(o, p, jobs.Batch, jobs.PlanLocal); len(e.Models) != 1 || !within1(e.Seconds, 4+2*8) {
 		t.Errorf("estimate %+v", e)
 	}
-	f := newClassForesight(p, jobs.Batch, jobs.PlanLocal)
-	f.event(grader.Event{Judges: [2]grader.Share{{Model: "m", Jobs: 3, Answered: 1}, {Model: "n"}}})
-	if left, ok := f.until(o); !ok || !within1(left.Seconds(), 4+2*8) {
+	f := forecast.NewClassForesight(p, jobs.Batch, jobs.PlanLocal)
+	f.Event(grader.Event{Judges: [2]grader.Share{{Model: "m", Jobs: 3, Answered: 1}, {Model: "n"}}})
+	if left, ok := f.Until(o); !ok || !within1(left.Seconds(), 4+2*8) {
 		t.Errorf("%v left, %t", left, ok)
 	}
 	p.Models[1] = p.Models[0]
 	p.Models[1].Judge = "feedback"
-	f = newClassForesight(p, jobs.Batch, jobs.PlanLocal)
-	f.event(grader.Event{Judges: [2]grader.Share{{Model: "m", Jobs: 2}, {Model: "m", Jobs: 2}}})
-	if left, ok := f.until(o); !ok || !within1(left.Seconds(), 2*(4+2*8)) {
+	f = forecast.NewClassForesight(p, jobs.Batch, jobs.PlanLocal)
+	f.Event(grader.Event{Judges: [2]grader.Share{{Model: "m", Jobs: 2}, {Model: "m", Jobs: 2}}})
+	if left, ok := f.Until(o); !ok || !within1(left.Seconds(), 2*(4+2*8)) {
 		t.Errorf("%v left with two prefixes, %t", left, ok)
 	}
-	f.event(grader.Event{Judges: [2]grader.Share{{Model: "m", Jobs: 5, Answered: 0}, {Model: "m", Jobs: 5}}}) // some are asked again
-	if left, ok := f.until(o); !ok || left.Seconds() < 2*(4+2*8)+6*8-1 {
+	f.Event(grader.Event{Judges: [2]grader.Share{{Model: "m", Jobs: 5, Answered: 0}, {Model: "m", Jobs: 5}}}) // some are asked again
+	if left, ok := f.Until(o); !ok || left.Seconds() < 2*(4+2*8)+6*8-1 {
 		t.Errorf("%v left with some that are asked again, %t", left, ok)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"tandem/client/admin"
-	"tandem/internal/app"
 	"tandem/internal/engine"
+	"tandem/internal/forecast"
 	"tandem/internal/protocol"
 	"tandem/jobs"
 )
@@ -175,7 +175,7 @@ func (p *scene) noHandover() string {
 	case p.prefill != nil && p.prefill.Fingerprint == nil:
 		return cmp.Or(p.prefill.NoState, "the prefill engine writes none")
 	case p.prefill != nil && p.decode != nil:
-		return app.DecodePeer(*p.decode, app.WriterOf(*p.prefill)).NoStates
+		return forecast.DecodePeer(*p.decode, forecast.WriterOf(*p.prefill)).NoStates
 	case p.decode != nil && p.decode.Fingerprint == nil:
 		return cmp.Or(p.decode.NoState, "the decode engine takes none")
 	}

@@ -1,12 +1,12 @@
 package submitter
 
 import (
-	"math"
 	"sync"
 	"time"
 
 	"tandem/client/admin"
 	"tandem/internal/engine"
+	"tandem/internal/forecast"
 	"tandem/jobs"
 )
 
@@ -45,8 +45,8 @@ func (f *foresight) done(id string) {
 // until foresees when the rest will be done; ok is false if that cannot be told.
 func (f *foresight) until(o *admin.Overview) (left time.Duration, ok bool) {
 	for _, model := range f.models {
-		l := lookAt(o, model, f.class)
-		rest, ok := l.until(l.sizes(f.texts(model)), f.plans[model])
+		l := forecast.Look(o, model, f.class)
+		rest, ok := l.Until(l.Sizes(f.texts(model)), f.plans[model])
 		if !ok {
 			return 0, false
 		}
@@ -65,21 +65,4 @@ func (f *foresight) texts(model string) (texts []engine.Text) {
 		}
 	}
 	return texts
-}
-
-// mostForeseen is for how many jobs of a model it takes no time worth mentioning to foresee their end.
-const mostForeseen = 20_000
-
-// until foresees when jobs will be done that were published in this order and have no result. As many of the first ones as the workers are at, or as
-// wait for a decode worker, are taken to be those; the others wait, behind jobs of others if there are more of them.
-func (l *lookout) until(sizes []engine.Size, plan jobs.Plan) (left time.Duration, ok bool) {
-	switch {
-	case len(sizes) == 0:
-		return 0, true
-	case l.missing != "" || len(sizes) > mostForeseen:
-		return 0, false
-	}
-	waiting := sizes[min(len(sizes), l.running()+l.relay):]
-	f := l.outlook(waiting, sizes, max(0, l.waiting-len(waiting))).Scene().Forecast(planOf(plan))
-	return seconds(f.End), !math.IsInf(f.End, 1)
 }

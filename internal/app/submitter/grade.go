@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"tandem/internal/app"
+	"tandem/internal/forecast"
 	"tandem/internal/grader"
 	"tandem/internal/grader/ask"
 	"tandem/internal/grader/report"
+	"tandem/internal/grading"
 	"tandem/jobs"
 )
 
@@ -71,7 +73,7 @@ func (c *gradeCmd) Run(ctx context.Context, s *session) error {
 	}
 	o.Plan = s.classPlan(c.Plan)
 	if s.local != nil && s.local.StandIns() {
-		o.Notice = "The models' answers are gibberish: stand-ins with random weights wrote them. Their judgements moved the points all the same, within the bounds; this is a test of the program, and no grade."
+		o.Notice = grading.StandIns
 	}
 	g, err := grader.Open(ctx, a, *o)
 	if err != nil {
@@ -134,13 +136,13 @@ func (c *gradeCmd) grade(ctx context.Context, s *session, g *grader.Grading, a *
 		if err != nil {
 			return err
 		}
-		foresees := newClassForesight(planned, c.Class, s.classPlan(c.Plan))
+		foresees := forecast.NewClassForesight(planned, c.Class, s.classPlan(c.Plan))
 		event = func(e grader.Event) {
-			foresees.event(e)
+			foresees.Event(e)
 			progress.graded(e)
 		}
 		s.sayFull(progress.say)
-		stop = progress.watch(wait, s, g.Batch(), "", a.Models(), foresees.until)
+		stop = progress.watch(wait, s, g.Batch(), "", a.Models(), foresees.Until)
 	}
 	class, err := g.Run(wait, models, event)
 	stop()

@@ -3,14 +3,12 @@ package submitter
 import (
 	"context"
 	"fmt"
-	"iter"
 	"os"
 	"strings"
 
-	"tandem/client"
-	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/grader"
+	"tandem/internal/grading"
 	"tandem/internal/protocol"
 	"tandem/internal/sanitize"
 	"tandem/jobs"
@@ -39,14 +37,14 @@ func (c *gradeCmd) answerer(ctx context.Context, s *session, a *grader.Assignmen
 	if err != nil {
 		return nil, err
 	}
-	describe(o, workers, a.Models())
+	o.Models = grading.Describe(workers, a.Models())
 	s.say("grading through the pipeline")
 	for _, m := range a.Models() {
-		if !decodes(workers, m) {
+		if !grading.Decodes(workers, m) {
 			s.say("warning: no live decode worker serves %s; its jobs wait until one is started", m)
 		}
 	}
-	return pipeline{s.client.Client}, nil
+	return grading.Pipeline{Client: s.client.Client}, nil
 }
 
 // lookAround is for a dry run: the pipeline is asked for its contexts and rates if it is there, and nothing is started for it.
@@ -67,51 +65,6 @@ func (c *gradeCmd) lookAround(ctx context.Context, s *session, a *grader.Assignm
 	if err != nil {
 		return nil, err
 	}
-	describe(o, workers, a.Models())
+	o.Models = grading.Describe(workers, a.Models())
 	return nil, nil
-}
-
-// describe notes what the workers say of the models: the smallest context, and the digest if all have the same.
-func describe(o *grader.Options, workers []admin.Presence, models []string) {
-	for _, model := range models {
-		var m grader.Model
-		first := true
-		for _, w := range workers {
-			if w.Model != model || !w.Live() {
-				continue
-			}
-			if w.ContextTokens > 0 && (m.ContextTokens == 0 || w.ContextTokens < m.ContextTokens) {
-				m.ContextTokens = w.ContextTokens
-			}
-			if first {
-				m.Digest = w.ModelDigest
-			} else if m.Digest != w.ModelDigest {
-				m.Digest = ""
-			}
-			first = false
-		}
-		o.Models[model] = m
-	}
-}
-
-func decodes(workers []admin.Presence, model string) bool {
-	for _, w := range workers {
-		if w.Live() && w.Role == protocol.RoleDecode && w.Model == model {
-			return true
-		}
-	}
-	return false
-}
-
-// pipeline answers through the queue.
-type pipeline struct{ client *client.Client }
-
-// Submit puts a job into the intake, waiting while that is full.
-func (p pipeline) Submit(ctx context.Context, j *jobs.Job, earlier bool) error {
-	return p.client.SubmitWaiting(ctx, j, earlier)
-}
-
-// Await yields the results as they come.
-func (p pipeline) Await(ctx context.Context, batch string, ids []string) iter.Seq2[*jobs.Result, error] {
-	return p.client.AwaitBatch(ctx, batch, ids)
 }

@@ -11,6 +11,7 @@ import (
 
 	"tandem/client/admin"
 	"tandem/internal/app"
+	"tandem/internal/forecast"
 	"tandem/internal/grader"
 	"tandem/internal/grader/report"
 	"tandem/internal/sanitize"
@@ -90,7 +91,7 @@ func (c *gradeCmd) writeOpen(b *strings.Builder, class *report.Class) {
 // plan is a dry run in JSON.
 type plan struct {
 	*grader.Plan
-	Estimate *estimate `json:"estimate,omitempty"` // left out if one Ollama does all by itself
+	Estimate *forecast.Estimate `json:"estimate,omitempty"` // left out if one Ollama does all by itself
 }
 
 // inspectLimit is how long the queue may need to tell what its workers have measured.
@@ -112,7 +113,7 @@ func (c *gradeCmd) printPlan(ctx context.Context, s *session, g *grader.Grading)
 				return err
 			}
 		}
-		p.Estimate = estimateClass(o, planned, c.Class, s.classPlan(c.Plan))
+		p.Estimate = forecast.Class(o, planned, c.Class, s.classPlan(c.Plan))
 	}
 	if s.JSON {
 		err = s.print(p)
@@ -149,7 +150,7 @@ func (p *plan) writeTo(w io.Writer, rubric string) error {
 		}
 	}
 	if p.Estimate != nil {
-		p.Estimate.write(&b)
+		writeEstimate(&b, p.Estimate)
 	}
 	_, err := io.WriteString(w, sanitize.Text(b.String()))
 	return err

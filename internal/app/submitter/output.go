@@ -4,6 +4,7 @@ import (
 	"tandem/client/admin"
 	"tandem/internal/access"
 	"tandem/internal/batchstats"
+	"tandem/internal/forecast"
 	"tandem/internal/grader"
 	"tandem/internal/grader/overrides"
 	"tandem/internal/grader/report"
@@ -18,7 +19,7 @@ var outputs = map[string][]any{
 	"admin init":        {initialized{}},
 	"admin secure":      {madeFolder{}},
 	"await":             {jobs.Result{}, batchstats.Report{}},
-	"batch":             {batchstats.Report{}, estimate{}},
+	"batch":             {batchstats.Report{}, forecast.Estimate{}},
 	"calibrate":         {grader.Agreement{}, grader.Probed{}},
 	"cancel":            {jobs.Cancellation{}, []jobs.Cancellation{}},
 	"dev":               {devServer{}, devEngines{}},
@@ -27,13 +28,13 @@ var outputs = map[string][]any{
 	"dlq replay":        {replayed{}},
 	"dlq show":          {admin.Letter{}},
 	"doctor":            {findings{}},
-	"explain":           {explained{}, explainedTable{}, estimate{}},
+	"explain":           {explained{}, explainedTable{}, forecast.Estimate{}},
 	"grade":             {report.Class{}, plan{}, report.SelfCheck{}},
 	"purge":             {admin.Purged{}},
 	"rubric check":      {report.SelfCheck{}},
 	"release":           {grader.Released{}},
 	"result":            {jobs.Result{}},
-	"review":            {toDecide{}, report.Student{}, overrides.Line{}, []overrides.Line{}},
+	"review":            {grader.ToDecide{}, report.Student{}, overrides.Line{}, []overrides.Line{}},
 	"status":            {status{}},
 	"submit":            {jobs.Result{}, jobs.Chunk{}, submitted{}},
 	"together":          {report.Totals{}},

@@ -195,28 +195,12 @@ func (r *reviewing) student(args *words) (*report.Student, error) {
 	return r.Student(id)
 }
 
-// toDecide is what list prints as JSON.
-type toDecide struct {
-	Rare     []report.Rare    `json:"rare"`
-	Requests []grader.Request `json:"requests"`
-	Students []report.Row     `json:"students"` // to look at, the most doubtful first
-}
-
 func (r *reviewing) list(*words) error {
-	requests, err := r.Requests()
+	d, err := r.ToDecide()
 	if err != nil {
 		return err
 	}
 	class := r.Class()
-	d := toDecide{Rare: append([]report.Rare{}, class.Rare...), Requests: requests, Students: []report.Row{}}
-	for _, row := range class.Students {
-		if row.Status == report.Review || row.Status == report.Failed {
-			d.Students = append(d.Students, row)
-		}
-	}
-	slices.SortStableFunc(d.Students, func(a, b report.Row) int {
-		return cmp.Or(cmp.Compare(doubt(b), doubt(a)), cmp.Compare(b.Flags, a.Flags))
-	})
 	if r.JSON {
 		return r.print(d)
 	}
@@ -244,14 +228,6 @@ func (r *reviewing) list(*words) error {
 	}
 	fmt.Fprintf(&b, "%d submissions: %d graded, %d final, %d to look at, %d failed\n", class.Submissions, class.Graded, class.Final, class.Review, class.Failed)
 	return r.write(b.String())
-}
-
-// doubt is how much is open: all, of one that could not be graded.
-func doubt(row report.Row) float64 {
-	if row.Status == report.Failed {
-		return 1e9
-	}
-	return row.High - row.Low
 }
 
 func rowPoints(row report.Row) string {
@@ -301,23 +277,8 @@ func (r *reviewing) show(args *words) error {
 			}
 		}
 	}
-	if a := s.Said(); a != nil {
-		comment := func(id, text string) {
-			if text != "" {
-				fmt.Fprintf(&b, "  %s  %s\n", id, text)
-			}
-		}
-		comment("summary", a.Summary)
-		for i, text := range a.Strengths {
-			comment(fmt.Sprintf("strengths.%d", i+1), text)
-		}
-		for i, improve := range a.Improvements {
-			comment(fmt.Sprintf("improvements.%d", i+1), improve.What)
-		}
-		comment("question", a.Question)
-	}
-	for _, n := range s.Notes() {
-		fmt.Fprintf(&b, "  notes.%d  %s\n", n.Line, n.Text)
+	for _, said := range s.Remarks() {
+		fmt.Fprintf(&b, "  %s  %s\n", said.ID, said.Text)
 	}
 	if s.Overrides != nil {
 		for _, d := range s.Overrides.Decisions {

@@ -16,6 +16,7 @@ import (
 	"tandem/client"
 	"tandem/client/admin"
 	"tandem/internal/app"
+	"tandem/internal/grading"
 	"tandem/internal/natscontext"
 	"tandem/internal/sanitize"
 	"tandem/internal/telemetry"
@@ -88,13 +89,9 @@ func (s *session) plan(wanted jobs.Plan) jobs.Plan {
 	return wanted
 }
 
-// defaultClassPlan is the plan of the jobs of a class that name none: on no fleet of make bench-plans is another much faster. The help of batch and grade
-// says which it is.
-const defaultClassPlan = jobs.PlanAuto
-
 // classPlan is what the jobs of batch and grade ask for.
 func (s *session) classPlan(wanted jobs.Plan) jobs.Plan {
-	return cmp.Or(s.plan(wanted), defaultClassPlan)
+	return cmp.Or(s.plan(wanted), grading.DefaultPlan)
 }
 
 func (s *session) close() {

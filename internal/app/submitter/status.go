@@ -12,6 +12,7 @@ import (
 	"tandem/client/admin"
 	"tandem/internal/app"
 	"tandem/internal/engine"
+	"tandem/internal/forecast"
 	"tandem/internal/protocol"
 	"tandem/internal/queue"
 	"tandem/internal/units"
@@ -104,7 +105,7 @@ func faultsOf(o *admin.Overview) []fault {
 		}
 	}
 	for p, d := range pairs(o) {
-		if peer := app.DecodePeer(d, app.WriterOf(p)); peer.Failure == jobs.FailDiffer {
+		if peer := forecast.DecodePeer(d, forecast.WriterOf(p)); peer.Failure == jobs.FailDiffer {
 			add(fmt.Sprintf("no KV states of %s go from %s to %s, since their engines differ: %s", p.Model, p.Machine, d.Machine, oneLine(peer.NoStates)), "")
 		}
 	}
@@ -205,7 +206,7 @@ func apart(p, d admin.Presence) string {
 
 // taken says whether a decode worker takes the KV states of a prefill worker.
 func taken(p, d admin.Presence) string {
-	peer := app.DecodePeer(d, app.WriterOf(p))
+	peer := forecast.DecodePeer(d, forecast.WriterOf(p))
 	switch {
 	case peer.Failure != "":
 		return "no: " + string(peer.Failure)

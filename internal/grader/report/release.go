@@ -214,6 +214,32 @@ func (s *Student) Notes() []Note {
 	return s.Overrides.Notes
 }
 
+// A Remark is a text of the feedback, with the name by which it is changed.
+type Remark struct{ ID, Text string }
+
+// Remarks lists the texts of the feedback as they stand.
+func (s *Student) Remarks() (list []Remark) {
+	add := func(id, text string) {
+		if text != "" {
+			list = append(list, Remark{id, text})
+		}
+	}
+	if a := s.Said(); a != nil {
+		add("summary", a.Summary)
+		for i, text := range a.Strengths {
+			add(fmt.Sprintf("strengths.%d", i+1), text)
+		}
+		for i, improve := range a.Improvements {
+			add(fmt.Sprintf("improvements.%d", i+1), improve.What)
+		}
+		add("question", a.Question)
+	}
+	for _, n := range s.Notes() {
+		add(fmt.Sprintf("notes.%d", n.Line), n.Text)
+	}
+	return list
+}
+
 // Form is what a student writes who asks for a second look: plain text, which the instructor's review reads back.
 func (p *studentPage) Form() string {
 	return "REGRADE REQUEST\nsubmission: " + p.ID + "\nassignment: " + p.Assignment + "\npart: \nbecause: \n"

@@ -6,14 +6,26 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"unicode/utf8"
 
 	"tandem/jobs"
 )
 
 // Read reads a rubric. Errors are of code [jobs.CodeInvalid] and list what is wrong (20 at most), each with its JSON pointer, the value, what is wanted and the remedy: first all that is wrong with the
-// form, as docs/schemas/rubric.schema.json has it; once that is right, all that does not fit together.
+// form, as docs/schemas/rubric.schema.json has it; once that is right, all that does not fit together. Where they stand in the file is in the [Wrong] of the error.
 func Read(data []byte) (*Rubric, error) {
+	r, err := readRubric(data)
+	if wrong, known := errors.AsType[*Wrong](err); known {
+		text := bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+		for i := range wrong.Problems {
+			wrong.Problems[i].Line = 1 + bytes.Count(text[:wrong.Problems[i].at], []byte("\n"))
+		}
+	}
+	return r, err
+}
+
+func readRubric(data []byte) (*Rubric, error) {
 	hash := sha256.Sum256(data)
 	r := &Rubric{Raw: data, SHA256: hex.EncodeToString(hash[:])}
 	root, err := readTree(data)
@@ -100,5 +112,6 @@ func syntaxError(text []byte, err error) error {
 	}
 	line := 1 + bytes.Count(text[:at], []byte("\n"))
 	column := 1 + utf8.RuneCount(text[bytes.LastIndexByte(text[:at], '\n')+1:at])
-	return jobs.Errorf(jobs.CodeInvalid, "rubric: line %d, column %d is not JSON: %v; JSON wants double quotes, no comma after a last entry and no comments", line, column, err)
+	what := fmt.Sprintf("line %d, column %d is not JSON: %v; JSON wants double quotes, no comma after a last entry and no comments", line, column, err)
+	return jobs.Errorf(jobs.CodeInvalid, "%w", &Wrong{[]Problem{{Text: what, at: at}}, "rubric: " + what})
 }

@@ -1,4 +1,4 @@
-package submitter
+package forecast
 
 import (
 	"slices"
@@ -44,7 +44,7 @@ func requestsOf(p *grader.Plan) (list []requests) {
 }
 
 // sizes estimates how large the requests are: tokens are the grader's estimate.
-func (r *requests) sizes(l *lookout) []engine.Size {
+func (r *requests) sizes(l *Lookout) []engine.Size {
 	sizes := make([]engine.Size, len(r.list))
 	for i, q := range r.list {
 		sizes[i] = engine.Size{Tokens: q.shared + q.own, Prefix: q.shared, Generated: int(engine.Answer(l.model, q.judge, q.answer, l.workers).Value), Key: q.judge}
@@ -52,18 +52,18 @@ func (r *requests) sizes(l *lookout) []engine.Size {
 	return sizes
 }
 
-// estimateClass estimates what a dry run of a grading would send; without an overview by published figures.
-func estimateClass(o *admin.Overview, p *grader.Plan, class jobs.Class, plan jobs.Plan) *estimate {
-	e := new(estimate)
+// Class estimates what a dry run of a grading would send; without an overview by published figures.
+func Class(o *admin.Overview, p *grader.Plan, class jobs.Class, plan jobs.Plan) *Estimate {
+	e := new(Estimate)
 	for _, r := range requestsOf(p) {
-		l := lookAt(o, r.model, class)
-		e.add(l.estimate(r.sizes(l), plan))
+		l := Look(o, r.model, class)
+		e.Add(l.Estimate(r.sizes(l), plan))
 	}
 	return e
 }
 
-// classForesight foresees when a class will be done. It is safe for concurrent use.
-type classForesight struct {
+// ClassForesight foresees when a class will be done. It is safe for concurrent use.
+type ClassForesight struct {
 	requests []requests
 	class    jobs.Class
 	plan     jobs.Plan
@@ -72,12 +72,13 @@ type classForesight struct {
 	left map[string]int // requests without an answer, by model
 }
 
-func newClassForesight(p *grader.Plan, class jobs.Class, plan jobs.Plan) *classForesight {
-	return &classForesight{requests: requestsOf(p), class: class, plan: plan, left: map[string]int{}}
+// NewClassForesight foresees the end of what a plan lists.
+func NewClassForesight(p *grader.Plan, class jobs.Class, plan jobs.Plan) *ClassForesight {
+	return &ClassForesight{requests: requestsOf(p), class: class, plan: plan, left: map[string]int{}}
 }
 
-// event takes what the grader tells.
-func (f *classForesight) event(e grader.Event) {
+// Event takes what the grader tells.
+func (f *ClassForesight) Event(e grader.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.left)
@@ -86,18 +87,18 @@ func (f *classForesight) event(e grader.Event) {
 	}
 }
 
-// until foresees when the rest will be answered; ok is false if that cannot be told. The last requests are those that are left, about, and those that
+// Until foresees when the rest will be answered; ok is false if that cannot be told. The last requests are those that are left, about, and those that
 // ask again are like them.
-func (f *classForesight) until(o *admin.Overview) (left time.Duration, ok bool) {
+func (f *ClassForesight) Until(o *admin.Overview) (left time.Duration, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.requests {
-		l := lookAt(o, r.model, f.class)
+		l := Look(o, r.model, f.class)
 		sizes := r.sizes(l)
 		for len(sizes) > 0 && len(sizes) < f.left[r.model] {
 			sizes = append(sizes, sizes[len(sizes)-1])
 		}
-		rest, ok := l.until(sizes[len(sizes)-min(len(sizes), f.left[r.model]):], f.plan)
+		rest, ok := l.Until(sizes[len(sizes)-min(len(sizes), f.left[r.model]):], f.plan)
 		if !ok {
 			return 0, false
 		}

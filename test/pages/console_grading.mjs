@@ -1,0 +1,145 @@
+// Brings a class to the console in a real browser, as an instructor does: node console_grading.mjs URL LEVER TOKEN VIEWER FILES, of which FILES is the folder with the
+// files. The lever lets the models answer (/open), and has a terminal go on (/terminal). Prints a line of JSON for each step.
+import { join } from 'node:path'
+import { browser, lookAt, mayComplain, page, pull, says, step, text, token, url, want } from './browse.mjs'
+
+const [viewer, files] = process.argv.slice(5)
+const hostile = '<img src=x onerror=alert(1)>'
+const at = url + '/console/grading'
+const chosen = (id, ...names) => page.$(`#${id}`).then((input) => input.uploadFile(...names.map((n) => join(files, n))))
+const click = (selector) => Promise.all([page.waitForNavigation(), page.click(selector)])
+const press = (form) => click(`form[action$="${form}"] button`)
+const signIn = async (secret) => {
+  await page.goto(url + '/console/sign-in')
+  await page.type('#token', secret)
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')])
+}
+const noMarkup = async (where) => want((await page.$$('main img, main script, .notebook img')).length === 0, `${where}: a text became markup`)
+
+try {
+  await step('an empty list', async () => {
+    await signIn(token)
+    await page.goto(at)
+    await says('#main', 'There is no class yet')
+    await lookAt('grading-none')
+  })
+  await step('files', async () => {
+    await click('.button')
+    await page.type('#name', 'homework 4')
+    await chosen('submissions', hostile + '.ipynb', 'class.zip', 'essay.docx')
+    await chosen('rubric', 'wrong-rubric.json')
+    await chosen('solution', 'solution.ipynb')
+    await chosen('template', 'template.ipynb')
+    await lookAt('grading-new')
+    await press('/console/grading')
+    want(page.url() === at + '/homework-4', `it is at ${page.url()}`)
+  })
+  await step('a mistake in the rubric, at its line', async () => {
+    await says('.lead', 'The rubric has 1 mistake')
+    want((await text('.quote mark')).includes('"weight": "heavy"'), 'the line is not quoted')
+    want((await text('.quote figcaption')).startsWith('Line 19:'), `the line is not named: ${await text('.quote figcaption')}`)
+    want((await text('[aria-labelledby=left-out]')).includes('essay.docx'), 'what was not taken is not told')
+    want(!(await page.$('form[action$="/start"]')), 'it can be started')
+    await lookAt('grading-mistake')
+  })
+  await step('a dry run', async () => {
+    await page.click('.box summary')
+    await chosen('rubric', 'rubric.json')
+    await press('/files')
+    await says('.lead', 'Ready: 6 submissions, 10 requests')
+    want((await text('[aria-labelledby=students]')).includes(hostile), 'the name of a notebook is not shown as it is')
+    want((await text('[aria-labelledby=students]')).includes('cannot be graded'), 'what cannot be graded is not told')
+    await noMarkup('the check')
+    await lookAt('grading-ready')
+  })
+  await step('live', async () => {
+    await press('/start')
+    await page.evaluate(() => { globalThis.untouched = true })
+    await says('.lead', '1 of 6 submissions reported')
+    await says('[aria-labelledby=progress]', '5of 5 answers')
+    await says('[aria-labelledby=students]', '1 answer')
+    await lookAt('grading-running')
+    want(await page.evaluate(() => globalThis.untouched), 'the page was loaded anew')
+  })
+  await step('pause, and go on', async () => {
+    await press('/pause')
+    await says('.lead', 'Not finished: 1 of 6 submissions reported')
+    await lookAt('grading-paused')
+    await press('/start')
+    await says('[aria-labelledby=progress]', '5of 5 answers')
+    await pull('/open')
+    await says('.lead', '6 submissions: 3 graded, 2 need review, 1 failed')
+    await noMarkup('the class')
+    await lookAt('grading-graded')
+  })
+  await step('reports', async () => {
+    await click('[aria-labelledby=result] .button')
+    want((await text('h1')).includes('three tables'), 'this is not the report of the class')
+    await lookAt('grading-report')
+    await page.goto(at + '/homework-4')
+    await Promise.all([page.waitForNavigation(), page.$$eval('tbody a', (all, name) => all.find((a) => a.textContent === name).click(), hostile)])
+    want((await text('main')).includes('<script>alert(1)</script>'), 'what a model said is not shown as it is')
+    want((await page.$$('main script, main img')).length === 0, 'what a model said became markup')
+    await lookAt('grading-student')
+    await click('nav[aria-label=Console] li:nth-child(1) a')
+    want(page.url() === at + '/homework-4', `it leads back to ${page.url()}`)
+  })
+  await step('review', async () => {
+    await click('[aria-labelledby=result] .button:nth-child(2)')
+    await lookAt('grading-review')
+    await Promise.all([page.waitForNavigation(), page.$$eval('.ids li', (list) => list.find((one) => one.textContent.includes('student-07')).querySelector('a').click())])
+    await lookAt('grading-decide')
+    await page.type('[name=points]', '61.5')
+    await page.type('form:has([value=points]) [name=why]', 'the join is right, ' + hostile)
+    await click('form:has([value=points]) button')
+    await says('.lead', '61.5 of 100 points')
+    await says('[aria-labelledby=history]', 'the join is right, ' + hostile)
+    await noMarkup('a decision')
+    await click('form:has([value=final]) button')
+    await says('.lead', 'final')
+    await lookAt('grading-decided')
+    await click('[aria-labelledby=history] li:first-child button')
+    await says('[aria-labelledby=history]', 'taken back')
+    mayComplain(true)
+    await page.type('[name=points]', '1000')
+    await page.type('form:has([value=points]) [name=why]', 'too much')
+    await click('form:has([value=points]) button')
+    await says('[role=alert]', 'want a number from 0 to 100')
+    mayComplain(false)
+  })
+  await step('release, and take all with you', async () => {
+    await page.goto(at + '/homework-4')
+    await press('/release')
+    await says('.lead', 'Released: 2 pages; 4 stay back')
+    await lookAt('grading-released')
+    const got = await page.evaluate(async (from) => {
+      const r = await fetch(from)
+      return { name: r.headers.get('content-disposition'), text: new TextDecoder('latin1').decode(await r.arrayBuffer()) }
+    }, at + '/homework-4/grades.zip')
+    want(got.name.includes('homework-4.zip') && got.text.startsWith('PK'), `the download is ${got.name}`)
+    for (const file of ['index.html', 'grades.csv', 'instructor/gradebook.csv', 'instructor/overrides.jsonl', 'students/s-']) want(got.text.includes('homework-4/' + file), `it has no ${file}`)
+  })
+  await step('a terminal goes on', () => pull('/terminal'))
+  await step('without scripts', async () => {
+    await page.setJavaScriptEnabled(false)
+    await page.goto(at)
+    want((await text('tbody')).includes('homework-4'), 'the class is not in the list')
+    await page.setJavaScriptEnabled(true)
+    await page.reload()
+    await lookAt('grading-list')
+  })
+  await step('a viewer sees counts, and no names', async () => {
+    await browser.deleteCookie(...(await browser.cookies()))
+    await signIn(viewer)
+    await page.goto(at)
+    want((await text('tbody')).includes('homework-4') && !(await page.$('tbody a')) && !(await page.$('.button')), 'the list of a viewer is not as it should be')
+    mayComplain(true)
+    for (const path of ['', '/grades/index.html', '/grades.zip', '/review', '/grades/instructor/roster.csv']) {
+      const answer = await page.goto(at + '/homework-4' + path)
+      want(answer.status() === 403 && !(await page.content()).includes('onerror'), `${path} answers a viewer with ${answer.status()}`)
+    }
+    mayComplain(false)
+  })
+} finally {
+  await browser.close()
+}
