@@ -106,8 +106,8 @@ func (c *Client) KeptNames(ctx context.Context, stream string) ([]KeptName, erro
 	return c.q.KeptNames(ctx, stream)
 }
 
-// OwnLetter, ReplayOwn and DropOwn are DeadLetter, Replay and DropDeadLetter of a job of the client's user, where the account is not a grader's: two users' jobs
-// may have the same id.
+// OwnLetter is DeadLetter of a job of the client's user, as ReplayOwn and DropOwn are Replay and DropDeadLetter, where the account is not a grader's: two users'
+// jobs may have the same id.
 func (c *Client) OwnLetter(ctx context.Context, jobID string) (*Letter, error) {
 	return c.q.OwnLetter(ctx, jobID)
 }

@@ -401,7 +401,10 @@ func TestOneAtATime(t *testing.T) {
 	for what, do := range map[string]func() error{
 		"start": func() error { return d.Start("hw", Ask{}) }, "check": func() error { return d.Check("hw") }, "delete": func() error { return d.Delete("hw") },
 		"review": func() error { _, err := d.Queue("hw", "ada"); return err },
-		"upload": func() error { _, err := d.Upload(context.Background(), "hw", "ada", form(t, file{"notebook", "", "x"})); return err },
+		"upload": func() error {
+			_, err := d.Upload(context.Background(), "hw", "ada", form(t, file{"notebook", "", "x"}))
+			return err
+		},
 	} {
 		if err := do(); jobs.CodeOf(err) != jobs.CodeInvalid || !strings.Contains(err.Error(), "graded") {
 			t.Errorf("%s: %v", what, err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -318,9 +319,7 @@ func (s *system) acts(ctx context.Context, n int, _ float64, out io.Writer) erro
 		{"drop", url.Values{"state": {"dead letter"}, "error": {"broke off"}}, "dead letter"},
 	} {
 		form := url.Values{"verb": {one.verb}}
-		for name, values := range one.query {
-			form[name] = values
-		}
+		maps.Copy(form, one.query)
 		asked, err := s.console(ctx, "/jobs/confirm?"+form.Encode())
 		if err != nil {
 			return err
