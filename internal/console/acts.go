@@ -235,7 +235,7 @@ func (s *tasks) ask(who people.Person, keys []jobKey) (name string) {
 func (s *tasks) confirmed(name string, who people.Person) (keys map[jobKey]bool, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.asked, func(one question) bool { return one.name == name && one.who == who })
+	i := slices.IndexFunc(s.asked, func(one question) bool { return one.name == name && one.who.Is(who) })
 	if i < 0 {
 		return nil, false
 	}
@@ -352,7 +352,7 @@ func (s *tasks) of(number string, who people.Person) (*task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.list {
-		if strconv.Itoa(t.number) == number && (t.who == who || who.Role.May(people.Operator)) {
+		if strconv.Itoa(t.number) == number && (t.who.Is(who) || who.Role.May(people.Operator)) {
 			return t, nil
 		}
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -27,6 +28,7 @@ import (
 const (
 	gradingPath = home + "/grading"
 	uploadLimit = 30 * time.Minute // for sending a class
+	deleteLimit = time.Minute      // for the workers to remove what the queue holds of a class
 	maxDecision = 64 << 10         // bytes of a form
 )
 
@@ -58,11 +60,11 @@ func (c *Console) grading(mux *http.ServeMux, desk *grading.Desk) {
 	handle("GET /{class}/grades.zip", d.archive)
 	handle("GET /{class}/review", d.queue)
 	handle("GET /{class}/review/{student}", d.submission)
-	for name, do := range map[string]func(c *grading.Class, p people.Person, form url.Values) (to string, err error){
-		"check": func(c *grading.Class, _ people.Person, _ url.Values) (string, error) {
+	for name, do := range map[string]func(ctx context.Context, c *grading.Class, p people.Person, form url.Values) (to string, err error){
+		"check": func(_ context.Context, c *grading.Class, _ people.Person, _ url.Values) (string, error) {
 			return c.Name, desk.Check(c.Name)
 		},
-		"pause": func(c *grading.Class, _ people.Person, _ url.Values) (string, error) {
+		"pause": func(_ context.Context, c *grading.Class, _ people.Person, _ url.Values) (string, error) {
 			desk.Pause(c.Name)
 			return c.Name, nil
 		},
@@ -75,9 +77,9 @@ func (c *Console) grading(mux *http.ServeMux, desk *grading.Desk) {
 			if err != nil {
 				return err
 			}
-			to, err := do(class, people.From(r.Context()), form)
+			to, err := do(r.Context(), class, people.From(r.Context()), form)
 			if err == nil {
-				http.Redirect(w, r, gradingPath+path.Join("/", to), http.StatusSeeOther)
+				http.Redirect(w, r, strings.TrimSuffix(gradingPath+path.Join("/", to), "/"), http.StatusSeeOther)
 			}
 			return err
 		})
@@ -340,19 +342,21 @@ func (d *classDesk) upload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *classDesk) start(c *grading.Class, _ people.Person, form url.Values) (string, error) {
-	return c.Name, d.desk.Start(c.Name, grading.Ask{Only: form.Get("only"), Accept: form.Has("accept"), Checks: form.Has("checks")})
+func (d *classDesk) start(_ context.Context, c *grading.Class, p people.Person, form url.Values) (string, error) {
+	return c.Name, d.desk.Start(c.Name, grading.Ask{Only: form.Get("only"), Accept: form.Has("accept"), Checks: form.Has("checks"), Models: p.Models})
 }
 
-func (d *classDesk) delete(c *grading.Class, _ people.Person, form url.Values) (string, error) {
+func (d *classDesk) delete(ctx context.Context, c *grading.Class, _ people.Person, form url.Values) (string, error) {
 	if form.Get("name") != c.Name {
 		return "", refuse(http.StatusBadRequest, "the name that you typed is not that of the class; nothing was deleted")
 	}
-	return "", d.desk.Delete(c.Name)
+	ctx, cancel := context.WithTimeout(ctx, deleteLimit)
+	defer cancel()
+	return "", d.desk.Delete(ctx, c.Name)
 }
 
 // decide takes a decision, and leads back to where it was taken.
-func (d *classDesk) decide(c *grading.Class, p people.Person, form url.Values) (string, error) {
+func (d *classDesk) decide(_ context.Context, c *grading.Class, p people.Person, form url.Values) (string, error) {
 	return path.Join(c.Name, "review", form.Get("from")), d.desk.Decide(c.Name, p.User, form)
 }
 
@@ -413,9 +417,15 @@ func (d *classDesk) archive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if c.Summary == nil {
+		return refuse(http.StatusNotFound, "%s is not graded yet; nothing is there to be downloaded", c.Name)
+	}
 	w.Header().Set("Content-Type", "application/zip")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": c.Name + ".zip"}))
-	return d.desk.Archive(c.Name, w)
+	if err := d.desk.Archive(c.Name, w); err != nil {
+		panic(http.ErrAbortHandler) // or half of it would look like all
+	}
+	return nil
 }
 
 // styleOf is the style sheet of a page of the grader's, which stands before any text of a student's.

@@ -77,21 +77,24 @@ func TestIndexTellsUsersApart(t *testing.T) {
 		t.Fatalf("there are %d jobs, want 3", n)
 	}
 	drop, _ := verbNamed("drop")
-	for who, want := range map[people.Person][]string{
-		operator:                                {"ada", "grace"}, // the letter of nobody is dropped by its stream
-		{User: "ada", Role: people.Grader}:      {"ada"},
-		{User: "grace", Role: people.Grader}:    {"grace"},
-		{User: "somebody", Role: people.Grader}: nil,
+	for _, tt := range []struct {
+		who  people.Person
+		want []string
+	}{
+		{operator, []string{"ada", "grace"}}, // the letter of nobody is dropped by its stream
+		{people.Person{User: "ada", Role: people.Grader}, []string{"ada"}},
+		{people.Person{User: "grace", Role: people.Grader}, []string{"grace"}},
+		{people.Person{User: "somebody", Role: people.Grader}, nil},
 	} {
 		for _, f := range []filter{{}, filterFor(t, "user=ada"), filterFor(t, "user=ada&state=failed")} {
 			var got []string
-			keys, _ := w.chosen(f, drop, who)
+			keys, _ := w.chosen(f, drop, tt.who)
 			for _, k := range keys {
 				got = append(got, k.user.Value())
 			}
-			want := slices.DeleteFunc(slices.Clone(want), func(user string) bool { return f.User != "" && user != f.User })
+			want := slices.DeleteFunc(slices.Clone(tt.want), func(user string) bool { return f.User != "" && user != f.User })
 			if !slices.Equal(got, want) {
-				t.Errorf("%s %q may drop letters of %q with filter %q, want %q", who.Role, who.User, got, f.Query(), want)
+				t.Errorf("%s %q may drop letters of %q with filter %q, want %q", tt.who.Role, tt.who.User, got, f.Query(), want)
 			}
 		}
 	}

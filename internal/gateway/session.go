@@ -81,7 +81,7 @@ func (g *gateway) admitPerson(w http.ResponseWriter, r *http.Request, mux *http.
 	})
 	defer watching.Wait()
 	defer stop()
-	g.serve(w, r.WithContext(ctx), mux, people.Person{Name: who.Name, User: who.User, Role: who.Role})
+	g.serve(w, r.WithContext(ctx), mux, people.Person{Name: who.Name, User: who.User, Role: who.Role, Models: who.Models})
 	return who.Name
 }
 

@@ -146,25 +146,25 @@ func (l *ledger) take(text []byte, byJob map[string]*attempt) error {
 	return nil
 }
 
-// Owner is the user whose grading a folder holds, "" if none was begun there.
-func Owner(out string) (string, error) {
+// Begun is the batch and the user of the grading that a folder holds; both are empty if none was begun there.
+func Begun(out string) (batch, user string, err error) {
 	f, err := os.Open(filepath.Join(out, ledgerFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer f.Close()
 	text, err := bufio.NewReader(f).ReadBytes('\n')
 	var n line
 	if err == io.EOF { // it died while it wrote its first line
-		return "", nil
+		return "", "", nil
 	}
 	if err = errors.Join(err, journal.Decode(text, &n)); err != nil || n.Begun == nil {
-		return "", jobs.Errorf(jobs.CodeInvalid, "%s of %s is damaged: put the file back as it was", ledgerFile, filepath.Base(out))
+		return "", "", jobs.Errorf(jobs.CodeInvalid, "%s of %s is damaged: put the file back as it was", ledgerFile, filepath.Base(out))
 	}
-	return n.Begun.User, nil
+	return n.Begun.Batch, n.Begun.User, nil
 }
 
 // begin makes the first line, unless it is there.

@@ -12,6 +12,20 @@ import (
 // lockFile keeps two runs out of one folder. It stays there; the lock on it ends with the process, however that ends.
 const lockFile = "grading.lock"
 
+// Lock takes a folder of grades for this process, until it is unlocked: no other one grades into it or reviews it.
+func Lock(out string) (unlock func() error, err error) {
+	root, err := os.OpenRoot(out)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := lock(root, out)
+	if err != nil {
+		return nil, err
+	}
+	return f.Close, nil
+}
+
 // lock takes the folder for this process, until the file is closed. path is what the user calls the folder.
 func lock(root *os.Root, path string) (*os.File, error) {
 	f, err := root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)

@@ -396,6 +396,9 @@ type Released struct {
 	Held      []HeldBack `json:"held"`
 }
 
+// Was reports whether a submission had been released before.
+func (r *Released) Was(id string) bool { return slices.Contains(r.Withdrawn, id) }
+
 // HeldBack is a submission whose grade the student does not get yet.
 type HeldBack struct {
 	ID  string `json:"id"`

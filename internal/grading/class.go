@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"tandem/internal/atomicfile"
@@ -108,7 +109,7 @@ func (d *Desk) Class(name string) (*Class, error) {
 		}
 		return nil
 	})
-	begun, err := grader.Owner(d.path(name, grades))
+	_, begun, err := grader.Begun(d.path(name, grades))
 	if err != nil {
 		return nil, err
 	}
@@ -184,17 +185,27 @@ func (c *Class) Command() string {
 	if c.Template {
 		words = append(words, "--template", templateFile)
 	}
-	for flag, value := range map[string]string{"--assignment": c.Assignment, "--notebook": c.Notebook} {
-		if value != "" {
-			words = append(words, flag, "'"+value+"'")
+	for _, one := range [][2]string{{"--assignment", c.Assignment}, {"--notebook", c.Notebook}} {
+		if one[1] != "" {
+			words = append(words, one[0], quoted(one[1]))
 		}
 	}
 	words = append(words, "--out", grades)
 	if c.Started {
 		words = append(words, "--resume")
 	}
-	return strings.Join(append(words, "--user", c.Owner), " ")
+	return strings.Join(append(words, "--user", quoted(c.Owner)), " ")
 }
+
+// quoted is a word as a shell takes it, whatever is in it.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
 // below is a file's path within the submissions.
 func (d *Desk) below(class, file string) string {

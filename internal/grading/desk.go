@@ -59,6 +59,11 @@ func OpenDesk(o Options) (*Desk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open folder of classes: %w", err)
 	}
+	if left, err := filepath.Glob(filepath.Join(abs, "*", uploading)); err == nil { // by a gateway that died
+		for _, file := range left {
+			_ = os.Remove(file)
+		}
+	}
 	if o.Dir = abs; o.Plan == "" {
 		o.Plan = DefaultPlan
 	}
@@ -73,6 +78,8 @@ func (d *Desk) Close() error {
 		return nil
 	}
 	d.stop()
+	d.mu.Lock() // whoever began anything has said so
+	d.mu.Unlock()
 	d.working.Wait()
 	return d.root.Close()
 }
@@ -86,14 +93,17 @@ func (d *Desk) OnChange(f func()) {
 
 // change changes what is known of a class's work, and tells of it.
 func (d *Desk) change(class string, f func(w *work)) {
+	d.changeLocked(class, f)()
+}
+
+func (d *Desk) changeLocked(class string, f func(w *work)) (tell func()) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.work[class] == nil {
 		d.work[class] = &work{}
 	}
 	f(d.work[class])
-	tell := d.changed
-	d.mu.Unlock()
-	tell()
+	return d.changed
 }
 
 var className = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._-]*$`)
@@ -136,20 +146,26 @@ func (d *Desk) Classes() ([]*Class, error) {
 }
 
 // Review has a person decide about a class, whose folder nobody else has meanwhile.
-func (d *Desk) Review(class, by string, do func(*grader.Review) error) (err error) {
+func (d *Desk) Review(class, by string, do func(*grader.Review) error) error {
 	if err := d.idle(class); err != nil {
 		return err
 	}
-	var w *work
-	d.change(class, func(known *work) { w = known })
-	w.reviewing.Lock() // or two pages of one person would be in each other's way
-	defer w.reviewing.Unlock()
-	review, err := grader.OpenReview(d.path(class, grades), by)
-	if err != nil {
+	reviewing := d.reviewing(class)
+	reviewing.Lock()
+	defer reviewing.Unlock()
+	if c, err := d.Class(class); err != nil {
 		return err
+	} else if c.Summary == nil {
+		return jobs.Errorf(jobs.CodeInvalid, "%s is not graded yet; nothing is there to be reviewed", class)
 	}
-	defer func() { err = errors.Join(err, review.Close()) }()
-	return do(review)
+	review, err := grader.OpenReview(d.path(class, grades), by)
+	if err == nil {
+		err = errors.Join(do(review), review.Close())
+	}
+	if err != nil {
+		return jobs.Errorf(jobs.CodeOf(err), "%s", d.say(class, err))
+	}
+	return nil
 }
 
 // Grades opens what was written about a class.
@@ -160,7 +176,7 @@ func (d *Desk) Grades(class string) (*os.Root, error) {
 	return d.root.OpenRoot(filepath.Join(class, grades))
 }
 
-// Archive writes all of that as a ZIP file.
+// Archive writes all of that as a ZIP file. After an error what it wrote is none.
 func (d *Desk) Archive(class string, to io.Writer) error {
 	root, err := d.Grades(class)
 	if err != nil {
@@ -182,25 +198,44 @@ func (d *Desk) Archive(class string, to io.Writer) error {
 		}
 		return err
 	})
-	return errors.Join(err, archive.Close())
+	if err != nil {
+		return err
+	}
+	return archive.Close()
 }
 
-// Delete removes a class with all that was written about it.
-func (d *Desk) Delete(class string) error {
+// Delete removes a class with all that was written about it, and what the queue holds of it.
+func (d *Desk) Delete(ctx context.Context, class string) (err error) {
 	if _, err := d.Class(class); err != nil {
 		return err
 	}
-	if err := d.idle(class); err != nil {
+	if err := d.claim(class, func(error) {}, nil); err != nil {
 		return err
+	}
+	defer func() {
+		d.free(class, func(w *work) {
+			if err == nil {
+				w.check, w.problem = nil, ""
+			}
+		})
+	}()
+	if unlock, err := grader.Lock(d.path(class, grades)); err == nil {
+		defer func() { _ = unlock() }()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return jobs.Errorf(jobs.CodeOf(err), "%s", d.say(class, err))
+	}
+	batch, user, err := grader.Begun(d.path(class, grades))
+	if err != nil {
+		return err
+	}
+	if batch != "" {
+		if _, err := d.System.For(user).PurgeBatch(ctx, batch); err != nil {
+			return jobs.Errorf(jobs.CodeOf(err), "nothing was deleted, since what the queue holds of the class could not be (batch %s of %s): %w", batch, user, err)
+		}
 	}
 	if err := d.root.RemoveAll(class); err != nil {
 		return fmt.Errorf("delete class: %w", err)
 	}
-	d.mu.Lock()
-	delete(d.work, class)
-	tell := d.changed
-	d.mu.Unlock()
-	tell()
 	return nil
 }
 

@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"mime/multipart"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +24,10 @@ import (
 	"tandem/internal/grader"
 	"tandem/internal/natsembed"
 	"tandem/internal/natsembed/natstest"
+	"tandem/internal/protocol"
+	"tandem/internal/queue"
 	"tandem/jobs"
+	"tandem/test/paperworker"
 )
 
 const example = "../../examples/class/"
@@ -381,7 +387,24 @@ func TestDecide(t *testing.T) {
 			t.Errorf("the archive has %q, and no %s", names, want)
 		}
 	}
-	if err := d.Delete("hw"); err != nil {
+	if err := d.Delete(t.Context(), "hw"); err == nil || !strings.Contains(err.Error(), "no worker is alive") {
+		t.Errorf("what the queue holds cannot be removed, and deleting says %v", err)
+	}
+	here := queue.Config{URL: d.System.JetStream().Conn().ConnectedUrl(), Log: slog.New(slog.DiscardHandler)}
+	paperworker.Start(t, here, here, "other:1b", "mac-1", 1, func(context.Context, *protocol.Task) (protocol.Outcome, error) {
+		return protocol.Outcome{}, errors.New("nothing is asked of it")
+	})
+	unlock, err := grader.Lock(d.path("hw", grades)) // as a terminal does that grades there
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Delete(t.Context(), "hw"); err == nil || strings.Contains(err.Error(), d.Dir) {
+		t.Errorf("another program is at it, and deleting says %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Delete(t.Context(), "hw"); err != nil {
 		t.Error(err)
 	}
 	if _, err := d.Class("hw"); err == nil {
@@ -399,7 +422,7 @@ func TestOneAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, do := range map[string]func() error{
-		"start": func() error { return d.Start("hw", Ask{}) }, "check": func() error { return d.Check("hw") }, "delete": func() error { return d.Delete("hw") },
+		"start": func() error { return d.Start("hw", Ask{}) }, "check": func() error { return d.Check("hw") }, "delete": func() error { return d.Delete(t.Context(), "hw") },
 		"review": func() error { _, err := d.Queue("hw", "ada"); return err },
 		"upload": func() error {
 			_, err := d.Upload(context.Background(), "hw", "ada", form(t, file{"notebook", "", "x"}))
@@ -434,7 +457,113 @@ func TestKept(t *testing.T) {
 		t.Errorf("%s: %v", data, err)
 	}
 	c, err := d.Class("hw")
-	if want := "submitter grade submissions --rubric rubric.json --solution solution.ipynb --template template.ipynb --notebook 'hw4' --out grades --user ada"; err != nil || c.Command() != want {
+	if want := "submitter grade submissions --rubric rubric.json --solution solution.ipynb --template template.ipynb --notebook hw4 --out grades --user ada"; err != nil || c.Command() != want {
 		t.Errorf("command %q, %v; want %q", c.Command(), err, want)
+	}
+}
+
+// While somebody adds files to a class nobody deletes it, and the desk goes on whoever comes first.
+func TestDeleteBesideAnUpload(t *testing.T) {
+	d := openDesk(t, t.TempDir())
+	if _, err := d.Upload(t.Context(), "", "ada", class(t, "hw")); err != nil {
+		t.Fatal(err)
+	}
+	body, sender := io.Pipe()
+	parts := multipart.NewWriter(sender)
+	uploaded := make(chan error, 1)
+	go func() {
+		_, err := d.Upload(t.Context(), "hw", "ada", multipart.NewReader(body, parts.Boundary()))
+		uploaded <- err
+	}()
+	if err := parts.WriteField("notebook", "hw4"); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	if err := d.Delete(t.Context(), "hw"); err == nil {
+		t.Error("a class was deleted to which files are added")
+	}
+	if err := errors.Join(parts.Close(), sender.Close(), <-uploaded); err != nil {
+		t.Error(err)
+	}
+	if err := d.Delete(t.Context(), "hw"); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Upload(t.Context(), "hw", "ada", class(t, "hw")); err == nil {
+		t.Error("files were added to a class that is gone")
+	}
+	if _, err := d.Upload(t.Context(), "", "ada", class(t, "hw")); err != nil {
+		t.Errorf("the class cannot be made again: %v", err)
+	}
+}
+
+// What a form says stays text: for a shell, and in a file that is read at each look at the list.
+func TestHostileTexts(t *testing.T) {
+	d := openDesk(t, t.TempDir())
+	const hostile = "x'; touch y; '"
+	many := []file{{"notebook", "", hostile}}
+	for i := range maxLeft + 50 {
+		many = append(many, file{"submissions", fmt.Sprint(strings.Repeat("n", 5000), i, ".docx"), "x"})
+	}
+	if _, err := d.Upload(t.Context(), "", "ada", class(t, "hw", many...)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.Class("hw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", "submitter() { printf '%s\\n' \"$@\"; }; "+c.Command()).Output()
+	if err != nil || !slices.Contains(strings.Split(string(out), "\n"), hostile) {
+		t.Errorf("a shell makes of %s\n%s(%v)", c.Command(), out, err)
+	}
+	if n := len(c.LeftOut); n != maxLeft+1 || len(c.LeftOut[0].File) > maxName+10 {
+		t.Errorf("%d files are told of that were not taken, the first by a name of %d bytes", n, len(c.LeftOut[0].File))
+	}
+	if _, err := d.Upload(t.Context(), "hw", "ada", form(t, file{"assignment", "", "two\nlines"})); jobs.CodeOf(err) != jobs.CodeInvalid {
+		t.Errorf("an assignment of two lines: %v", err)
+	}
+}
+
+// Of a ZIP file only notebooks are unpacked, whatever else it holds; and what was handed in before goes if that is asked for.
+func TestZIPOfOtherThings(t *testing.T) {
+	d := openDesk(t, t.TempDir())
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for i := range 20 {
+		w, err := z.Create(fmt.Sprint("data-", i, ".csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Upload(t.Context(), "", "ada", class(t, "hw", file{"submissions", "all.zip", archive.String()})); err != nil {
+		t.Fatal(err)
+	}
+	before, err := d.Class("hw")
+	if err != nil || before.Files != 2 || len(before.LeftOut) != 1 || !strings.Contains(before.LeftOut[0].Why, "20 files") {
+		t.Errorf("%d files are there, %+v, %v", before.Files, before.LeftOut, err)
+	}
+	if _, err := d.Upload(t.Context(), "hw", "ada", form(t, file{"replace", "", "on"})); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := d.Class("hw"); err != nil || after.Files != 0 {
+		t.Errorf("%d files are left, %v", after.Files, err)
+	}
+}
+
+// A class is graded by the models that the token may ask, or not at all.
+func TestModelsOfTheToken(t *testing.T) {
+	d := openDesk(t, t.TempDir())
+	if _, err := d.Upload(t.Context(), "", "ada", class(t, "hw")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start("hw", Ask{Models: []string{"small:1b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if c := await(t, d, "hw"); c.Started || !strings.Contains(c.Problem, "your token may not ask") {
+		t.Errorf("it says %q, begun: %t", c.Problem, c.Started)
 	}
 }

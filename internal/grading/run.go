@@ -56,9 +56,10 @@ func (r *Run) copy() *Run {
 
 // Ask is what a grading is to do.
 type Ask struct {
-	Only   string // "", or which submissions to ask about again: see [grader.Options]
-	Accept bool   // although the rubric is not fair
-	Checks bool   // ask no model
+	Only   string   // "", or which submissions to ask about again: see [grader.Options]
+	Accept bool     // although the rubric is not fair
+	Checks bool     // ask no model
+	Models []string // that may be asked; all if there are none
 }
 
 // Check is what a class came to before it is graded.
@@ -74,6 +75,7 @@ type Check struct {
 	Jobs    int
 	Seconds float64  // until all are done, about; 0 if it is not known
 	Missing []string // models for which nobody generates
+	Unknown string   // why it is not known for which
 }
 
 // Quote is something about a line of the rubric.
@@ -104,6 +106,7 @@ func (d *Desk) claim(class string, cancel context.CancelCauseFunc, run *Run) err
 	d.change(class, func(w *work) {
 		if free = w.cancel == nil && d.open.Err() == nil; free {
 			w.cancel, w.run = cancel, run
+			d.working.Add(1)
 		}
 	})
 	if !free {
@@ -119,6 +122,7 @@ func (d *Desk) free(class string, f func(w *work)) {
 		w.cancel, w.run = nil, nil
 		f(w)
 	})
+	d.working.Done()
 }
 
 // Check looks beside the requests at what a class would come to, as a dry run does. Nothing is sent.
@@ -138,8 +142,6 @@ func (d *Desk) Start(class string, ask Ask) error {
 		d.free(class, func(w *work) {
 			if w.problem = ""; err != nil && !paused {
 				w.problem = d.say(class, err)
-			} else {
-				w.check = nil
 			}
 		})
 	})
@@ -161,7 +163,7 @@ func (d *Desk) begin(class string, run *Run, do func(ctx context.Context, c *Cla
 		cancel(nil)
 		return err
 	}
-	d.working.Go(func() { do(ctx, c) })
+	go do(ctx, c)
 	return nil
 }
 
@@ -180,6 +182,7 @@ type opened struct {
 	*grader.Grading
 	system  *admin.Client
 	workers []admin.Presence
+	unknown error // why they are not known
 }
 
 // load reads a class's files and takes its folder of grades. What it asks models, it asks these workers; a dry run does without.
@@ -198,14 +201,37 @@ func (d *Desk) load(ctx context.Context, c *Class, ask Ask, dry bool) (*opened, 
 		return nil, err
 	}
 	o := &opened{Assignment: a, system: d.System.For(cmp.Or(c.Owner, d.System.User()))}
-	if o.workers, err = o.system.Workers(ctx); err != nil && !ask.Checks && !dry {
-		return o, err
+	for _, m := range a.Models() {
+		if len(ask.Models) > 0 && !slices.Contains(ask.Models, m) {
+			return nil, jobs.Errorf(jobs.CodeInvalid, "the rubric names the model %s, which your token may not ask", m)
+		}
 	}
+	looking, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	now, err := o.system.Inspect(looking)
+	if err == nil {
+		o.workers = now.Workers
+	} else if o.unknown = err; !ask.Checks && !dry {
+		return o, jobs.Errorf(jobs.CodeOf(err), "it is not known who works: %w", err)
+	}
+	reviewing := d.reviewing(c.Name) // a page of a review that is open for a moment
+	reviewing.Lock()
+	defer reviewing.Unlock()
 	o.Grading, err = grader.Open(ctx, a, grader.Options{
 		Paths: []string{d.path(c.Name, submissions)}, Course: c.Assignment, Notebook: c.Notebook, Out: d.path(c.Name, grades), User: o.system.User(), Plan: d.Plan,
 		Class: jobs.Batch, Models: Describe(o.workers, a.Models()), Resume: true, Only: ask.Only, WithoutAsk: ask.Checks, Notice: d.Notice,
 	})
 	return o, err
+}
+
+// reviewing keeps the pages of one review, and a run that begins, out of each other's way.
+func (d *Desk) reviewing(class string) *sync.Mutex {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.work[class] == nil {
+		d.work[class] = &work{}
+	}
+	return &d.work[class].reviewing
 }
 
 // missing are the models for which nobody generates.
@@ -220,7 +246,11 @@ func (d *Desk) check(ctx context.Context, c *Class) *Check {
 	lines := strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n")
 	o, err := d.load(ctx, c, Ask{}, true)
 	if o != nil {
-		check.Notes, check.Missing = o.Rubric.Notes(), o.missing()
+		if check.Notes = o.Rubric.Notes(); o.unknown != nil {
+			check.Unknown = o.unknown.Error()
+		} else {
+			check.Missing = o.missing()
+		}
 		check.selfCheck(o.SelfCheck(), lines)
 	}
 	if wrong, is := errors.AsType[*rubric.Wrong](err); is {
@@ -276,7 +306,7 @@ func (k *Check) foresee(ctx context.Context, d *Desk, c *Class, o *opened) (err 
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	if now, err := o.system.Inspect(ctx); err == nil && len(k.Missing) == 0 { // else it is not known
+	if now, err := o.system.Inspect(ctx); err == nil && len(k.Missing) == 0 && k.Unknown == "" { // else it is not known
 		k.Seconds = forecast.Class(now, k.Plan, jobs.Batch, d.Plan).Seconds
 	}
 	return nil

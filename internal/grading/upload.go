@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,24 +26,31 @@ const (
 	MaxUpload   = 1 << 30    // bytes of all
 	maxNotebook = 32_000_000 // bytes of one, as the grader reads at most
 	maxFiles    = 10_000
-	maxField    = 1000 // bytes of a text
+	maxField    = 1000    // bytes of a text
+	maxUnpacked = 4 << 30 // bytes of all that ZIP files hold
+	maxLeft     = 300     // files that were not taken, and are told of
+	maxName     = 200     // bytes of a name
+
+	uploading = ".upload-*.zip" // a ZIP file while it comes
 )
 
 // upload takes the parts of a form into the folder of a class.
 type upload struct {
-	desk  *Desk
-	user  string
-	class string   // its name
-	root  *os.Root // its folder, nil until the name is known
-	made  bool     // by this upload
-	kept  Kept
-	taken map[string]bool // submissions of this upload
+	desk   *Desk
+	user   string
+	class  string   // its name
+	root   *os.Root // its folder, nil until the name is known
+	made   bool     // by this upload
+	kept   Kept
+	taken  map[string]bool // submissions of this upload
+	bytes  int64           // that may still be read of ZIP files
+	others int             // files that are no notebooks
 }
 
-// Upload takes a form with files for a class of a user: submissions (notebooks, or ZIP files of a learning system, which are unpacked as the grader would read them),
-// rubric, solution and template, and the texts assignment and notebook. With an empty class, the form begins with the name of one that is made. What is not taken is noted there. It returns the class's name.
+// Upload takes a form with files for a class of a user: submissions (notebooks, or ZIP files of a learning system, of which the notebooks are unpacked),
+// rubric, solution and template, and the texts assignment, notebook, and replace: that what was handed in before is removed. With an empty class, the form begins with the name of one that is made. What is not taken is noted there. It returns the class's name.
 func (d *Desk) Upload(ctx context.Context, class, user string, form *multipart.Reader) (name string, err error) {
-	u := &upload{desk: d, user: user, taken: map[string]bool{}}
+	u := &upload{desk: d, user: user, taken: map[string]bool{}, bytes: maxUnpacked}
 	defer func() {
 		if u.root == nil {
 			return
@@ -71,6 +79,9 @@ func (d *Desk) Upload(ctx context.Context, class, user string, form *multipart.R
 		return "", err
 	case u.root == nil:
 		return "", jobs.Errorf(jobs.CodeInvalid, "the form has no name of a class")
+	}
+	if u.others > 0 {
+		u.leave("ZIP files", "they hold %d files that are no notebooks", u.others)
 	}
 	return u.class, keep(u.root, u.kept)
 }
@@ -113,7 +124,10 @@ func (u *upload) make(typed string) error {
 		return fmt.Errorf("make class: %w", err)
 	}
 	u.made, u.kept.User = true, u.user
-	return u.open(name)
+	if err := u.open(name); err != nil {
+		return err
+	}
+	return keep(u.root, u.kept) // whose it is, should this end here
 }
 
 func (u *upload) part(ctx context.Context, part *multipart.Part) error {
@@ -137,7 +151,13 @@ func (u *upload) part(ctx context.Context, part *multipart.Part) error {
 	if err != nil {
 		return err
 	}
-	switch value := strings.TrimSpace(string(text)); field {
+	value := strings.TrimSpace(string(text))
+	if len(value) > maxName || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return jobs.Errorf(jobs.CodeInvalid, "%s is %.40q; want at most %d bytes of text in one line", field, value, maxName)
+	}
+	switch field {
+	case "replace": // all that was handed in before
+		return u.root.RemoveAll(submissions)
 	case "name":
 		if u.root == nil {
 			return u.make(value)
@@ -201,7 +221,7 @@ func (u *upload) submission(ctx context.Context, file string, part io.Reader) er
 
 // archive takes what a ZIP file holds, which needs it whole.
 func (u *upload) archive(ctx context.Context, file string, part io.Reader) (err error) {
-	whole, err := os.CreateTemp(u.desk.path(u.class), ".upload-*.zip")
+	whole, err := os.CreateTemp(u.desk.path(u.class), uploading)
 	if err != nil {
 		return err
 	}
@@ -209,7 +229,7 @@ func (u *upload) archive(ctx context.Context, file string, part io.Reader) (err 
 	if _, err := io.Copy(whole, part); err != nil {
 		return err
 	}
-	left, err := intake.Unpack(ctx, whole.Name(), file, u.take)
+	left, err := intake.Unpack(ctx, whole.Name(), file, u.entry)
 	if left > 0 {
 		u.leave(file, "links and other things in it that are no files: %d", left)
 	}
@@ -218,6 +238,24 @@ func (u *upload) archive(ctx context.Context, file string, part io.Reader) (err 
 		return nil
 	}
 	return err
+}
+
+// entry takes one file of a ZIP file: what the grader does not read is not unpacked.
+func (u *upload) entry(name string, read func() ([]byte, error)) error {
+	if !strings.EqualFold(path.Ext(name), ".ipynb") {
+		u.others++
+		return nil
+	}
+	if u.bytes <= 0 {
+		return jobs.Errorf(jobs.CodeInvalid, "the ZIP files of one upload hold more than %s; send fewer at a time", units.Bytes(int64(maxUnpacked)))
+	}
+	return u.take(name, func() ([]byte, error) {
+		data, err := read()
+		if u.bytes -= int64(len(data)); err != nil {
+			u.bytes -= maxNotebook // so much was read of it
+		}
+		return data, err
+	})
 }
 
 // take writes one submission, unless there is something wrong with it.
@@ -239,7 +277,7 @@ func (u *upload) take(name string, read func() ([]byte, error)) error {
 		if err = u.root.MkdirAll(path.Dir(at), 0o700); err == nil {
 			err = atomicfile.WriteIn(u.root, at, data, 0o600)
 		}
-		if pe, is := errors.AsType[*fs.PathError](err); is {
+		if pe, is := errors.AsType[*fs.PathError](err); is && !errors.Is(err, syscall.ENOSPC) {
 			u.leave(name, "it cannot be written: %v", pe.Err)
 			return nil
 		}
@@ -251,8 +289,14 @@ func (u *upload) take(name string, read func() ([]byte, error)) error {
 
 // leave notes what is not taken.
 func (u *upload) leave(file, format string, args ...any) {
-	if len(u.kept.LeftOut) < maxFiles {
+	switch n := len(u.kept.LeftOut); {
+	case n < maxLeft:
+		if len(file) > maxName {
+			file = strings.ToValidUTF8(file[:maxName], "") + " …"
+		}
 		u.kept.LeftOut = append(u.kept.LeftOut, LeftOut{file, fmt.Sprintf(format, args...)})
+	case n == maxLeft:
+		u.kept.LeftOut = append(u.kept.LeftOut, LeftOut{"…", "and more"})
 	}
 }
 

@@ -27,7 +27,11 @@ func (r Role) May(what Role) bool {
 type Person struct {
 	Name, User string
 	Role       Role
+	Models     []string // that may be asked; all if there are none
 }
+
+// Is reports whether both are the same person.
+func (p Person) Is(other Person) bool { return p.Name == other.Name && p.User == other.User }
 
 // MayTouch reports whether the person may do something about the jobs of a user, and see their texts.
 func (p Person) MayTouch(user string) bool {

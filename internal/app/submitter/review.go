@@ -545,7 +545,7 @@ func (c *releaseCmd) print(s *session, released *grader.Released) (err error) {
 		fmt.Fprintf(&b, "released: %d, in %s/students\n", released.Released, c.Dir)
 		for _, held := range released.Held {
 			taken := ""
-			if slices.Contains(released.Withdrawn, held.ID) {
+			if released.Was(held.ID) {
 				taken = "; its page was taken back"
 			}
 			fmt.Fprintf(&b, "  %s stays back: %s%s\n", held.ID, held.Why, taken)

@@ -8,8 +8,7 @@ import (
 	"tandem/jobs"
 )
 
-// Unpack gives take the files of a learning system's ZIP file, each with its name, which leads nowhere out of a folder. What [Collect] leaves out or refuses of one is left
-// out and refused here: read fails for a file that is larger than a notebook may be, whatever the archive says of it. shown is what the user calls the archive; left is how many links and
+// Unpack gives take the files of a learning system's ZIP file, each with its name, which leads nowhere out of a folder. What is no file is left out; read fails for a file that is larger than a notebook may be, whatever the archive says of it. shown is what the user calls the archive; left is how many links and
 // other things that are no files were left out.
 func Unpack(ctx context.Context, archive, shown string, take func(name string, read func() ([]byte, error)) error) (left int, err error) {
 	abs, err := filepath.Abs(archive)
