@@ -44,11 +44,14 @@ try {
   })
   await step('looks', () => lookAt('overview'))
   if (!lever) await step('looks at the other pages', async () => {
-    for (const name of ['jobs', 'queues', 'machines', 'usage', 'try']) {
+    for (const name of ['jobs', 'grading', 'queues', 'machines', 'usage', 'try']) {
       await page.goto(`${url}/console/${name}`)
       if (name !== 'try') await says('#connection', 'live')
       await lookAt(name)
     }
+    await page.goto(`${url}/console/grading/homework-4`)
+    await says('#main', 'Report of the class')
+    await lookAt('class')
     await page.goto(`${url}/console/jobs?method=disaggregated`)
     await Promise.all([page.waitForNavigation(), page.click('table.jobs tbody a')])
     await says('#connection', 'live')
