@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,7 +34,6 @@ import (
 const (
 	idleModel = "nobody:1b" // that no worker serves: its jobs wait
 	manyUsers = 20          // of one user 1,000 dead letters are kept at most
-	looking   = 20 * time.Second
 )
 
 // consoles fills the streams with n jobs, and looks at them: a tenth waits, a tenth could not be done, the others ended well.
@@ -50,7 +50,7 @@ func (s *system) consoles(ctx context.Context, n int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, int, float64, io.Writer) error{s.pages, s.paint, s.look, s.batches, s.acts} {
+	for _, part := range []func(context.Context, int, float64, io.Writer) error{s.list, s.paint, s.look, s.batches, s.acts} {
 		if err := part(ctx, n, empty, out); err != nil {
 			return err
 		}
@@ -112,8 +112,8 @@ func (s *system) console(ctx context.Context, path string) (string, error) {
 	return b.String(), err
 }
 
-// pages asks for pages of jobs with all kinds of filters.
-func (s *system) pages(ctx context.Context, n int, empty float64, out io.Writer) error {
+// list asks for pages of jobs with all kinds of filters.
+func (s *system) list(ctx context.Context, n int, empty float64, out io.Writer) error {
 	began := time.Now()
 	html, err := s.console(ctx, "/jobs")
 	if err != nil {
@@ -151,11 +151,11 @@ func (s *system) pages(ctx context.Context, n int, empty float64, out io.Writer)
 // paint has a real browser open the page of jobs, if there is one.
 func (s *system) paint(ctx context.Context, _ int, _ float64, out io.Writer) error {
 	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		fmt.Fprintln(out, "console: no chromium is here to paint a page")
+	if err != nil || s.pages == "" {
+		fmt.Fprintln(out, "console: no page is painted, without chromium")
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "node", "test/pages/console_paint.mjs", s.url)
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(s.pages, "console_paint.mjs"), s.url)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "TANDEM_BROWSER="+chromium), s.work
 	said, err := cmd.Output()
 	if err != nil {
@@ -238,7 +238,10 @@ func (s *system) load(ctx context.Context) (stop func() error) {
 
 // look compares what a hundred pages that are open cost with the same requests and none open.
 func (s *system) look(ctx context.Context, n int, _ float64, out io.Writer) error {
-	pages := max(2, min(100, n/100))
+	pages, looking := max(2, min(100, n/100)), 20*time.Second
+	if n < 10_000 {
+		looking = 2 * time.Second
+	}
 	spent := [2]time.Duration{}
 	var memory [2]float64
 	var came int64

@@ -20,6 +20,7 @@ func main() {
 	flag.IntVar(&o.lines, "lines", 50_000, "lines of the batch during which the gateway is killed three times")
 	flag.IntVar(&o.jobs, "jobs", 0, "jobs in the streams that the console looks at; at most 200,000")
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the programs")
+	flag.StringVar(&o.pages, "pages", "test/pages", "folder of the script that has a browser paint pages")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -33,6 +34,7 @@ func main() {
 type options struct {
 	rounds, streams, requests, killed, lines, jobs int
 	bin                                            string
+	pages                                          string    // folder of the script that has a browser paint pages; none is painted if it is empty
 	work                                           io.Writer // what the programs log
 }
 
