@@ -44,6 +44,7 @@ type Desk struct {
 	mu      sync.Mutex
 	work    map[string]*work // by class
 	changed func()
+	closed  bool
 }
 
 // OpenDesk opens the folder. Close must be called.
@@ -78,7 +79,8 @@ func (d *Desk) Close() error {
 		return nil
 	}
 	d.stop()
-	d.mu.Lock() // whoever began anything has said so
+	d.mu.Lock()
+	d.closed = true // whoever began anything before has said so
 	d.mu.Unlock()
 	d.working.Wait()
 	return d.root.Close()

@@ -104,7 +104,7 @@ func (d *Desk) claim(class string, cancel context.CancelCauseFunc, run *Run) err
 	}
 	free := false
 	d.change(class, func(w *work) {
-		if free = w.cancel == nil && d.open.Err() == nil; free {
+		if free = w.cancel == nil && !d.closed; free {
 			w.cancel, w.run = cancel, run
 			d.working.Add(1)
 		}
