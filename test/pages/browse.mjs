@@ -70,3 +70,10 @@ export async function signInAs(token) {
   await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')])
   want(page.url().endsWith('/console/'), `with a token it is at ${page.url()}`)
 }
+
+// leave does what leads to another page, and waits until that is there; a change of the address alone is none.
+export async function leave(act) {
+  await page.evaluate(() => { globalThis.stays = true })
+  await act()
+  await page.waitForFunction(() => !globalThis.stays && document.readyState === 'complete', { timeout: 20_000 })
+}

@@ -1,13 +1,13 @@
 // Brings a class to the console in a real browser, as an instructor does: node console_grading.mjs URL LEVER TOKEN VIEWER FILES, of which FILES is the folder with the
 // files. The lever lets the models answer (/open), and has a terminal go on (/terminal). Prints a line of JSON for each step.
 import { join } from 'node:path'
-import { browser, lookAt, mayComplain, page, pull, says, step, text, token, url, want } from './browse.mjs'
+import { browser, leave, lookAt, mayComplain, page, pull, says, step, text, token, url, want } from './browse.mjs'
 
 const [viewer, files] = process.argv.slice(5)
 const hostile = '<img src=x onerror=alert(1)>'
 const at = url + '/console/grading'
 const chosen = (id, ...names) => page.$(`#${id}`).then((input) => input.uploadFile(...names.map((n) => join(files, n))))
-const click = (selector) => Promise.all([page.waitForNavigation(), page.click(selector)])
+const click = (selector) => leave(() => page.click(selector))
 const press = (form) => click(`form[action$="${form}"] button`)
 const signIn = async (secret) => {
   await page.goto(url + '/console/sign-in')
@@ -77,7 +77,7 @@ try {
     want((await text('h1')).includes('three tables'), 'this is not the report of the class')
     await lookAt('grading-report')
     await page.goto(at + '/homework-4')
-    await Promise.all([page.waitForNavigation(), page.$$eval('tbody a', (all, name) => { setTimeout(() => all.find((a) => a.textContent === name).click()) }, hostile)])
+    await leave(() => page.$$eval('tbody a', (all, name) => { setTimeout(() => all.find((a) => a.textContent === name).click()) }, hostile))
     want((await text('main')).includes('<script>alert(1)</script>'), 'what a model said is not shown as it is')
     want((await page.$$('main script, main img')).length === 0, 'what a model said became markup')
     await lookAt('grading-student')
@@ -87,7 +87,7 @@ try {
   await step('review', async () => {
     await click('[aria-labelledby=result] .button:nth-child(2)')
     await lookAt('grading-review')
-    await Promise.all([page.waitForNavigation(), page.$$eval('.ids li', (list) => { setTimeout(() => list.find((one) => one.textContent.includes('student-07')).querySelector('a').click()) })])
+    await leave(() => page.$$eval('.ids li', (list) => { setTimeout(() => list.find((one) => one.textContent.includes('student-07')).querySelector('a').click()) }))
     await lookAt('grading-decide')
     await page.type('[name=points]', '61.5')
     await page.type('form:has([value=points]) [name=why]', 'the join is right, ' + hostile)

@@ -1,6 +1,6 @@
 // Drives the pages of jobs and queues in a real browser: node console_jobs.mjs URL LEVER OPERATOR GRADER VIEWER, the last three being tokens. The lever is said in
 // console_jobs_test.go.
-import { browser, lever, lookAt, mayComplain, page, says, signInAs, step, text, url, want, willAccept } from './browse.mjs'
+import { browser, leave, lever, lookAt, mayComplain, page, says, signInAs, step, text, url, want, willAccept } from './browse.mjs'
 
 const [operator, grader, viewer] = process.argv.slice(4)
 const ask = async (what, query = {}) => {
@@ -10,7 +10,7 @@ const ask = async (what, query = {}) => {
   return body && JSON.parse(body)
 }
 const rows = () => page.$$eval('table.jobs tbody tr', (list) => list.map((tr) => tr.textContent))
-const press = (selector) => Promise.all([page.waitForNavigation(), page.click(selector)])
+const press = (selector) => leave(() => page.click(selector))
 const show = async (query) => {
   await page.goto(`${url}/console/jobs?${new URLSearchParams(query)}`)
 }
