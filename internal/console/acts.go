@@ -31,7 +31,6 @@ const (
 // verbOf is something that can be done about a job.
 type verbOf struct {
 	Name, Title string
-	Done        string // what came of it
 	Note        string // what it means
 	Danger      bool   // it cannot be undone
 	Fits        func(*job) bool
@@ -40,7 +39,7 @@ type verbOf struct {
 
 var verbs = [...]verbOf{
 	{
-		Name: "cancel", Title: "Cancel", Done: "cancelled", Danger: true, Note: "What runs is stopped, and what waits is not begun. Each has a result then, which says cancelled.",
+		Name: "cancel", Title: "Cancel", Danger: true, Note: "What runs is stopped, and what waits is not begun. Each has a result then, which says cancelled.",
 		Fits: func(j *job) bool { return !j.ended() },
 		do: func(ctx context.Context, c *admin.Client, id string) (string, error) {
 			was, err := c.Cancel(ctx, id)
@@ -56,7 +55,7 @@ var verbs = [...]verbOf{
 		},
 	},
 	{
-		Name: "replay", Title: "Replay", Done: "replayed", Note: "Each is submitted again as a new job, without a deadline; whoever waits for the old one gets the new result. The dead letters stay.",
+		Name: "replay", Title: "Replay", Note: "Each is submitted again as a new job, without a deadline; whoever waits for the old one gets the new result. The dead letters stay.",
 		Fits: isLetter,
 		do: func(ctx context.Context, c *admin.Client, id string) (string, error) {
 			_, again, err := c.ReplayOwn(ctx, id)
@@ -67,7 +66,7 @@ var verbs = [...]verbOf{
 		},
 	},
 	{
-		Name: "drop", Title: "Drop", Done: "dropped", Danger: true, Note: "Their dead letters are removed for good, and with them what could be replayed. Their results stay.",
+		Name: "drop", Title: "Drop", Danger: true, Note: "Their dead letters are removed for good, and with them what could be replayed. Their results stay.",
 		Fits: isLetter,
 		do: func(ctx context.Context, c *admin.Client, id string) (string, error) {
 			return "dropped", c.DropOwn(ctx, id)

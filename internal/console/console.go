@@ -38,7 +38,6 @@ type Options struct {
 type Console struct {
 	http.Handler
 	version string
-	system  *admin.Client
 	usedBy  func(ctx context.Context, from string) ([]Usage, error)
 	watch   *watch
 	open    context.Context // ends with the console
@@ -51,7 +50,7 @@ type Console struct {
 // New returns a console. Close must be called.
 func New(o Options) *Console {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Console{version: o.Version, system: o.System, usedBy: o.UsedBy, open: ctx, watch: newWatch(o.System, o.Log), parts: parts{m: map[string]*part{}}, details: details{m: map[jobKey]*detail{}}}
+	c := &Console{version: o.Version, usedBy: o.UsedBy, open: ctx, watch: newWatch(o.System, o.Log), parts: parts{m: map[string]*part{}}, details: details{m: map[jobKey]*detail{}}}
 	var running sync.WaitGroup
 	running.Go(func() { c.watch.listen(ctx) })
 	running.Go(func() { c.watch.poll(ctx) })

@@ -343,7 +343,7 @@ func (d *classDesk) upload(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *classDesk) start(_ context.Context, c *grading.Class, p people.Person, form url.Values) (string, error) {
-	return c.Name, d.desk.Start(c.Name, grading.Ask{Only: form.Get("only"), Accept: form.Has("accept"), Checks: form.Has("checks"), Models: p.Models})
+	return c.Name, d.desk.Start(c.Name, grading.Ask{Only: form.Get("only"), Accept: form.Has("accept"), WithoutModels: form.Has("checks"), Models: p.Models})
 }
 
 func (d *classDesk) delete(ctx context.Context, c *grading.Class, _ people.Person, form url.Values) (string, error) {

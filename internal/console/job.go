@@ -122,19 +122,18 @@ func (d *detail) take(chunk *jobs.Chunk) {
 // jobPage is the answer to: where is this job, and what became of it?
 type jobPage struct {
 	jobRow
-	Ended     bool
-	Words     string
-	Facts     []fact
-	Phases    []phase
-	Steps     []happening
-	Warnings  []string
-	Decision  string
-	Text      string // empty if it may not be seen, or is not there
-	Thinking  string
-	TextNote  string
-	Replays   string // the path of the job that this one repeats
-	Verbs     []verbOf
-	NoSuchJob bool
+	Ended    bool
+	Words    string
+	Facts    []fact
+	Phases   []phase
+	Steps    []happening
+	Warnings []string
+	Decision string
+	Text     string // empty if it may not be seen, or is not there
+	Thinking string
+	TextNote string
+	Replays  string // the path of the job that this one repeats
+	Verbs    []verbOf
 }
 
 // fact is a figure, or a name.

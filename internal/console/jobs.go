@@ -120,7 +120,6 @@ type jobRow struct {
 	Seconds            float64
 	Prompt, Generated  int
 	Code, Message      string
-	Letter, Touchable  bool
 }
 
 // jobsPage is the answer to: which jobs, and what about them?
@@ -312,7 +311,6 @@ func rowOfJob(j *job, who people.Person, now time.Time) jobRow {
 	r := jobRow{
 		Path: pathOf(j.user.Value(), j.id), ID: j.id, Accepted: moment(j.accepted, now), Model: j.model.Value(), Batch: j.batch.Value(), User: j.user.Value(), State: chipOf(j),
 		Where: j.where(), Method: j.method.Value(), Seconds: float64(j.seconds), Prompt: int(j.prompt), Generated: int(j.generated), Code: j.code.Value(), Message: j.message.Value(),
-		Letter: j.letter > 0, Touchable: who.MayTouch(j.user.Value()),
 	}
 	if !j.ended() {
 		r.Seconds = now.Sub(j.accepted).Round(time.Second).Seconds()

@@ -29,7 +29,7 @@ func (c *Console) machines(mux *http.ServeMux) {
 	var trials asked[[]admin.Trial]
 	c.view(mux, "/machines", view{title: "Machines", part: "machines.html", same: true, draw: func(r *http.Request) (any, error) {
 		m := c.watch.machines(time.Now())
-		list, err := trials.get(r.Context(), trialsEvery, c.system.Trials)
+		list, err := trials.get(r.Context(), trialsEvery, c.watch.system.Trials)
 		if err != nil {
 			m.NoTrials = err.Error()
 		}

@@ -281,7 +281,7 @@ func TestGoOn(t *testing.T) {
 	if k := c.Check; k.Problem != "" || !k.Fair || len(k.Found) != 2 || k.Jobs != 4 || k.Found[0].File != "student-01.ipynb" || len(k.Missing) != 2 {
 		t.Fatalf("check %+v", k)
 	}
-	if err := d.Start("hw", Ask{Checks: true}); err != nil {
+	if err := d.Start("hw", Ask{WithoutModels: true}); err != nil {
 		t.Fatal(err)
 	}
 	if c = await(t, d, "hw"); c.State() != Graded || c.Owner != "ada" || c.Summary.Submissions != 2 || c.Names[c.Summary.Students[0].ID] == "" || c.Problem != "" {
@@ -303,7 +303,7 @@ func TestGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Start("hw", Ask{Checks: true}); err != nil {
+	if err := d.Start("hw", Ask{WithoutModels: true}); err != nil {
 		t.Fatal(err)
 	}
 	if c := await(t, d, "hw"); !strings.Contains(c.Problem, "another run is grading") || strings.Contains(c.Problem, dir) {
@@ -320,7 +320,7 @@ func TestGoOn(t *testing.T) {
 	if err := os.RemoveAll(d.path("hw", keptFile)); err != nil { // as if it were begun there
 		t.Fatal(err)
 	}
-	if err := d.Start("hw", Ask{Checks: true}); err != nil {
+	if err := d.Start("hw", Ask{WithoutModels: true}); err != nil {
 		t.Fatal(err)
 	}
 	if c := await(t, d, "hw"); c.Problem != "" || c.Owner != "ada" || !slices.Equal(ids, []string{c.Summary.Students[0].ID, c.Summary.Students[1].ID}) {
@@ -334,7 +334,7 @@ func TestDecide(t *testing.T) {
 	if _, err := d.Upload(t.Context(), "", "ada", class(t, "hw")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Start("hw", Ask{Checks: true}); err != nil {
+	if err := d.Start("hw", Ask{WithoutModels: true}); err != nil {
 		t.Fatal(err)
 	}
 	id := await(t, d, "hw").Summary.Students[0].ID

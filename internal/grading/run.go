@@ -56,10 +56,10 @@ func (r *Run) copy() *Run {
 
 // Ask is what a grading is to do.
 type Ask struct {
-	Only   string   // "", or which submissions to ask about again: see [grader.Options]
-	Accept bool     // although the rubric is not fair
-	Checks bool     // ask no model
-	Models []string // that may be asked; all if there are none
+	Only          string   // "", or which submissions to ask about again: see [grader.Options]
+	Accept        bool     // although the rubric is not fair
+	WithoutModels bool     // ask no model
+	Models        []string // that may be asked; all if there are none
 }
 
 // Check is what a class came to before it is graded.
@@ -211,7 +211,7 @@ func (d *Desk) load(ctx context.Context, c *Class, ask Ask, dry bool) (*opened, 
 	now, err := o.system.Inspect(looking)
 	if err == nil {
 		o.workers = now.Workers
-	} else if o.unknown = err; !ask.Checks && !dry {
+	} else if o.unknown = err; !ask.WithoutModels && !dry {
 		return o, jobs.Errorf(jobs.CodeOf(err), "it is not known who works: %w", err)
 	}
 	reviewing := d.reviewing(c.Name) // a page of a review that is open for a moment
@@ -219,7 +219,7 @@ func (d *Desk) load(ctx context.Context, c *Class, ask Ask, dry bool) (*opened, 
 	defer reviewing.Unlock()
 	o.Grading, err = grader.Open(ctx, a, grader.Options{
 		Paths: []string{d.path(c.Name, submissions)}, Course: c.Assignment, Notebook: c.Notebook, Out: d.path(c.Name, grades), User: o.system.User(), Plan: d.Plan,
-		Class: jobs.Batch, Models: Describe(o.workers, a.Models()), Resume: true, Only: ask.Only, WithoutAsk: ask.Checks, Notice: d.Notice,
+		Class: jobs.Batch, Models: Describe(o.workers, a.Models()), Resume: true, Only: ask.Only, WithoutAsk: ask.WithoutModels, Notice: d.Notice,
 	})
 	return o, err
 }

@@ -37,6 +37,9 @@ func (c *Conn) ask(ctx context.Context, subject string, request func(context.Con
 	return err
 }
 
+// renewRights is what to do where a key was made before it needed a right.
+const renewRights = "run submitter admin secure and nats-server --signal reload once, for the right to"
+
 // errInbox is what all requests end with if the answers may not be heard.
 var errInbox = fmt.Errorf("%w: the inboxes by which answers come", errRefused)
 

@@ -50,7 +50,16 @@ func (c *Conn) Kept(ctx context.Context, stream string, after uint64) iter.Seq2[
 				yield(nil, jobs.Errorf(jobs.CodeInvalid, "stream %s: a grader's key does not read streams; gateway.nk of submitter admin secure does", stream))
 				return
 			}
-			some, last, err := c.keptPart(ctx, stream, after)
+			var some []*Kept
+			last := after
+			err := c.ask(ctx, "$JS.API.DIRECT.GET."+stream, func(ctx context.Context) (err error) {
+				some, last, err = c.keptPart(ctx, stream, after)
+				return err
+			})
+			if errors.Is(err, errRefused) {
+				yield(nil, jobs.Errorf(jobs.CodeNATS, "read stream %s: %w; %s", stream, err, renewRights))
+				return
+			}
 			if err != nil {
 				yield(nil, c.failed(ctx, err, "read stream %s", stream))
 				return

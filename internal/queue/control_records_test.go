@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -124,5 +126,24 @@ func TestOwnLetters(t *testing.T) {
 	r.result(&replay)
 	if own, err := of("eve").OwnResult(t.Context(), ada.ID); err != nil || own == nil || own.JobID != ada.ID || own.Status != jobs.Failed {
 		t.Errorf("the own result is %+v, %v", own, err)
+	}
+}
+
+// A key that was made before it needed the right to read streams is told so, with what to do about it.
+func TestKeptWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	r, said := boundRig(t)
+	if _, err := r.Init(t.Context(), []string{testModel}, 1, false); err != nil {
+		t.Fatal(err)
+	}
+	worker := r.connectAs(protocol.RoleDecode, slog.New(slog.NewTextHandler(said, nil)))
+	n := 0
+	for k, err := range worker.Kept(t.Context(), StreamResults, 0) {
+		if n++; k != nil || !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "submitter admin secure") {
+			t.Errorf("it gets %+v, %v", k, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("the list has %d entries, want an error", n)
 	}
 }

@@ -102,7 +102,7 @@ func (c *Conn) Trials(ctx context.Context) (list []Trial, err error) {
 	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound): // the end of it, or nobody has measured yet
 		return list, nil
 	case errors.Is(err, errRefused):
-		return nil, jobs.Errorf(jobs.CodeNATS, "read what was measured: %w; run submitter admin secure and nats-server --signal reload once, for the right to", err)
+		return nil, jobs.Errorf(jobs.CodeNATS, "read what was measured: %w; %s", err, renewRights)
 	}
 	return nil, c.failed(ctx, err, "read what was measured")
 }

@@ -77,3 +77,12 @@ export async function leave(act) {
   await act()
   await page.waitForFunction(() => !globalThis.stays && document.readyState === 'complete', { timeout: 20_000 })
 }
+
+// focusOn goes on with the Tab key until an element has the focus.
+export async function focusOn(selector) {
+  for (let i = 0; i < 60; i++) {
+    if (await page.evaluate((s) => document.activeElement?.matches(s), selector)) return
+    await page.keyboard.press('Tab')
+  }
+  want(false, `the keyboard does not reach ${selector}`)
+}

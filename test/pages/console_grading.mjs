@@ -1,7 +1,7 @@
 // Brings a class to the console in a real browser, as an instructor does: node console_grading.mjs URL LEVER TOKEN VIEWER FILES, of which FILES is the folder with the
 // files. The lever lets the models answer (/open), and has a terminal go on (/terminal). Prints a line of JSON for each step.
 import { join } from 'node:path'
-import { browser, leave, lookAt, mayComplain, page, pull, says, step, text, token, url, want } from './browse.mjs'
+import { browser, leave, lookAt, mayComplain, page, pull, says, signInAs, step, text, token, url, want } from './browse.mjs'
 
 const [viewer, files] = process.argv.slice(5)
 const hostile = '<img src=x onerror=alert(1)>'
@@ -9,16 +9,11 @@ const at = url + '/console/grading'
 const chosen = (id, ...names) => page.$(`#${id}`).then((input) => input.uploadFile(...names.map((n) => join(files, n))))
 const click = (selector) => leave(() => page.click(selector))
 const press = (form) => click(`form[action$="${form}"] button`)
-const signIn = async (secret) => {
-  await page.goto(url + '/console/sign-in')
-  await page.type('#token', secret)
-  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')])
-}
 const noMarkup = async (where) => want((await page.$$('main img, main script, .notebook img')).length === 0, `${where}: a text became markup`)
 
 try {
   await step('an empty list', async () => {
-    await signIn(token)
+    await signInAs(token)
     await page.goto(at)
     await says('#main', 'There is no class yet')
     await lookAt('grading-none')
@@ -130,7 +125,7 @@ try {
   })
   await step('a viewer sees counts, and no names', async () => {
     await browser.deleteCookie(...(await browser.cookies()))
-    await signIn(viewer)
+    await signInAs(viewer)
     await page.goto(at)
     want((await text('tbody')).includes('homework-4') && !(await page.$('tbody a')) && !(await page.$('.button')), 'the list of a viewer is not as it should be')
     mayComplain(true)

@@ -1,6 +1,6 @@
 // Drives the console's charts, machines, usage and Try it: node console_machines.mjs URL LEVER TOKEN, of which LEVER has jobs done (/job), one whose KV state is refused
 // (/refused), a program ask with the token (/program), and says whether the job that was stopped has ended (/ended).
-import { browser, lookAt, mayComplain, page, pull, says, step, text, token, url, want } from './browse.mjs'
+import { browser, focusOn, lookAt, mayComplain, page, pull, says, signInAs, step, text, token, url, want } from './browse.mjs'
 
 const at = async (path) => {
   await page.goto(url + '/console/' + path)
@@ -9,14 +9,6 @@ const at = async (path) => {
 const label = (selector) => page.$eval(selector, (e) => e.getAttribute('aria-label'))
 const labelled = (selector, words) =>
   page.waitForFunction((s, w) => [...document.querySelectorAll(s)].some((e) => e.getAttribute('aria-label').includes(w)), { timeout: 20_000 }, selector, words)
-// focusOn goes on with the Tab key until an element has the focus.
-const focusOn = async (selector) => {
-  for (let i = 0; i < 60; i++) {
-    if (await page.evaluate((s) => document.activeElement?.matches(s), selector)) return
-    await page.keyboard.press('Tab')
-  }
-  want(false, `the keyboard does not reach ${selector}`)
-}
 const inked = () => page.$eval('.plot canvas', (c) => {
   const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height)
   const colours = new Set()
@@ -26,9 +18,7 @@ const inked = () => page.$eval('.plot canvas', (c) => {
 
 try {
   await step('sign in', async () => {
-    await page.goto(url + '/console/')
-    await page.type('#token', token)
-    await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')])
+    await signInAs(token)
     await says('#connection', 'live')
   })
   await step('charts', async () => {
